@@ -72,6 +72,23 @@ describe('distribute', () => {
     expect(await distribute(address(), { shards: 4 })).toEqual([])
   }, 120_000)
 
+  it('keeps the foreign keys between distributed tables', async () => {
+    const { rows } = await client.query<{ name: string }>(
+      `
+      select conname as name
+      from pg_constraint
+      where contype = 'f' and conrelid = any($1::regclass[]) and confrelid = any($1::regclass[])
+      order by conname`,
+      [Object.keys(tableKinds).filter((table) => tableKinds[table] === 'distributed')],
+    )
+    expect(rows.map(({ name }) => name)).toEqual([
+      'invoice_lines_invoice',
+      'invoices_corrected',
+      'payment_returns_payment',
+      'payments_invoice',
+    ])
+  })
+
   it('stores the shards of all tables of an app on one node', async () => {
     const { rows } = await client.query<{ nodes: bigint }>(
       `

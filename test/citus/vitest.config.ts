@@ -15,7 +15,15 @@ export default defineConfig({
     globalSetup: ['test/support/run/global-setup.ts'],
     include: [
       'test/citus/*.test.ts',
-      ...['first-light', 'exactly-once', 'escrow'].map((name) => `test/e2e/${name}.test.ts`),
+      ...[
+        'first-light',
+        'exactly-once',
+        'escrow',
+        'renewals',
+        'plan-orders',
+        'top-ups',
+        'collection',
+      ].map((name) => `test/e2e/${name}.test.ts`),
     ],
     provide: { parts: { ...externalParts(process.env), kafkaBrokers: null } },
     setupFiles: ['test/support/run/file-setup.ts'],

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createLedger } from '../../core/balances/ledger/ledger.ts'
 import { type Pool, createPool, tx } from '../../core/lib/sql.ts'
+import { noteDistribution } from '../../core/shared/database/app-groups.ts'
 import { type AppId, type UserId, appId, newUserId } from '../../core/shared/ids.ts'
 import { chainInserted } from '../core/plans/chain-prices.ts'
 import { createPlans } from '../../core/plans/service.ts'
@@ -48,6 +49,7 @@ beforeAll(
       name: 'tollgate-test',
       statementTimeoutMs: 60_000,
     })
+    await noteDistribution(pool)
     pool.on('error', () => {})
     stops.push(() => pool.end())
     const token = registerSecret(randomBytes(32).toString('hex'))
@@ -239,10 +241,10 @@ describe(`${count} periods that end at once`, () => {
         `select p.periods, g.included, g.granted, count(*) as users
          from end_users u
          cross join lateral (
-           select count(*) as periods from periods where app_id = u.app_id and user_id = u.id) p
+           select count(*) as periods from periods where app_id = $1 and user_id = u.id) p
          cross join lateral (
            select count(*) as included, sum(amount_attos) as granted
-           from grants where app_id = u.app_id and user_id = u.id and kind = 'included') g
+           from grants where app_id = $1 and user_id = u.id and kind = 'included') g
          where u.app_id = $1
          group by 1, 2, 3`,
       ),

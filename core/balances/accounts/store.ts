@@ -338,9 +338,9 @@ export async function rebuildBalance(
              (select coalesce(sum(total_cents * 10000000000000000::numeric - price_attos), 0)
               from invoices i
               where app_id = ${app} and user_id = ${user} and kind = 'invoice'
-                and not exists (select from payments where app_id = i.app_id and invoice_id = i.id)
+                and not exists (select from payments where app_id = ${app} and invoice_id = i.id)
                 and not exists (
-                  select from invoices where app_id = i.app_id and invoice_id = i.id and reason = 'void')) as invoiced,
+                  select from invoices where app_id = ${app} and invoice_id = i.id and reason = 'void')) as invoiced,
              (select coalesce(sum(amount_attos - used_attos), 0)
               from leases
               where app_id = ${app} and user_id = ${user}) as lent,

@@ -51,7 +51,7 @@ export async function effectsSince(
             where g.app_id = ${app} and g.kind = 'included' and g.created_at >= ${to}
               and not exists (
                 select from periods p
-                where p.app_id = g.app_id and p.user_id = g.user_id and p.counts_from = g.effective_at)) as adjustments,
+                where p.app_id = ${app} and p.user_id = g.user_id and p.counts_from = g.effective_at)) as adjustments,
            (select count(*)::int
             from balances b
             join periods p on p.app_id = b.app_id and p.user_id = b.user_id and p.starts_at = b.period_start

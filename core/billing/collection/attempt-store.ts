@@ -1,5 +1,6 @@
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
-import { type UserKey, appId, userId } from '../../shared/ids.ts'
+import { lockInApps } from '../../shared/database/app-groups.ts'
+import { type AppId, type UserKey, appId, userId } from '../../shared/ids.ts'
 import { accountColumn } from '../payments/customer-store.ts'
 import {
   type PaymentProcessor,
@@ -224,21 +225,38 @@ export interface AttemptClaim {
  * Claims a processor's attempts that are due, oldest first, and postpones their next turn to
  * `until`. Counts calls that refund. Skips those that another core has claimed.
  */
-export async function claimDue(
-  db: Db,
-  { task, processor, at, until, limit }: AttemptClaim,
-): Promise<StoredAttempt[]> {
-  const rows = await many<AttemptRow>(db, {
-    text: `
+export async function claimDue(db: Db, claim: AttemptClaim): Promise<StoredAttempt[]> {
+  const { task, processor, at, until, limit } = claim
+  const rows = await lockInApps(db, {
+    app: null,
+    limit,
+    findApps: () => listDueApps(db, claim),
+    lock: (app, most) =>
+      many<AttemptRow>(db, {
+        text: `
     update payment_attempts
     set check_at = $2, refund_calls = refund_calls + $5
-    where (app_id, id) in (
-      select app_id, id from payment_attempts where ${waiting[task]} and processor = $4 and check_at <= $1
+    where ($6::uuid is null or app_id = $6) and (app_id, id) in (
+      select app_id, id from payment_attempts
+      where ($6::uuid is null or app_id = $6) and ${waiting[task]} and processor = $4 and check_at <= $1
       order by check_at limit $3 for update skip locked)
     returning ${columns}`,
-    values: [at, until, limit, processor, task === 'refund' ? 1 : 0],
+        values: [at, until, most, processor, task === 'refund' ? 1 : 0, app],
+      }),
   })
   return rows.map(fromRow)
+}
+
+async function listDueApps(db: Db, { task, processor, at, limit }: AttemptClaim): Promise<AppId[]> {
+  const rows = await many<{ app_id: string }>(db, {
+    text: `
+    select distinct app_id
+    from (
+      select app_id from payment_attempts where ${waiting[task]} and processor = $3 and check_at <= $1
+      order by check_at limit $2) due`,
+    values: [at, limit, processor],
+  })
+  return rows.map((row) => appId(row.app_id))
 }
 
 /**

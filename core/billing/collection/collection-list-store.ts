@@ -55,7 +55,7 @@ export async function listCollections(
            c.failures, c.failure
     from collections c
     join end_users u on u.app_id = c.app_id and u.id = c.user_id
-    left join invoices i on i.app_id = c.app_id and i.id = c.invoice_id
+    left join invoices i on i.app_id = ${app} and i.id = c.invoice_id
     where c.app_id = ${app} and (${externalUserId}::text is null or u.external_user_id = ${externalUserId})
       and (not ${isOpen} or c.ended_at is null)
       and (${after?.id ?? null}::uuid is null

@@ -1,6 +1,7 @@
 import { uuidV7 } from '../../lib/crypto.ts'
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import { inAppGroups, lockInApps } from '../../shared/database/app-groups.ts'
 import { type AppId, type UserId, type UserKey, appId, userId } from '../../shared/ids.ts'
 import { type UsdCents, usdCents } from '../processor/port.ts'
 
@@ -59,27 +60,46 @@ export interface DueQuery {
   readonly limit: number
 }
 
+async function listRequestedApps(db: Db, { at, limit }: Omit<DueQuery, 'app'>): Promise<AppId[]> {
+  const rows = await many<{ app_id: string }>(
+    db,
+    sql`
+    select distinct app_id
+    from (
+      select app_id from collections where state = 'requested' and due_at <= ${at} order by due_at limit ${limit}) due`,
+  )
+  return rows.map((row) => appId(row.app_id))
+}
+
+interface RequestedRow {
+  app_id: string
+  user_id: string
+  id: string
+  reason: CollectionReason
+  with_usage: boolean
+}
+
 /** Locks due requests, oldest first. Skips those that another core is issuing. */
 export async function lockRequested(
   db: Db,
   { at, app, limit }: DueQuery,
 ): Promise<RequestedCollection[]> {
-  const rows = await many<{
-    app_id: string
-    user_id: string
-    id: string
-    reason: CollectionReason
-    with_usage: boolean
-  }>(
-    db,
-    sql`
+  const rows = await lockInApps(db, {
+    app,
+    limit,
+    findApps: () => listRequestedApps(db, { at, limit }),
+    lock: (each, most) =>
+      many<RequestedRow>(
+        db,
+        sql`
     select app_id, user_id, id, reason, with_usage
     from collections
-    where state = 'requested' and due_at <= ${at} and (${app}::uuid is null or app_id = ${app})
+    where state = 'requested' and due_at <= ${at} and (${each}::uuid is null or app_id = ${each})
     order by due_at, id
-    limit ${limit}
+    limit ${most}
     for update skip locked`,
-  )
+      ),
+  })
   return rows.map((row) => ({
     appId: appId(row.app_id),
     userId: userId(row.user_id),
@@ -112,14 +132,17 @@ export async function saveIssued(
   issued: readonly IssuedCollection[],
   at: Date,
 ): Promise<void> {
-  const column = <T>(value: (one: IssuedCollection) => T): T[] => issued.map(value)
-  await db.query(sql`
+  await inAppGroups(db, issued, async (group, app) => {
+    const column = <T>(value: (one: IssuedCollection) => T): T[] => group.map(value)
+    await db.query(sql`
     update collections c
     set state = case when i.invoice_id is null then 'carried' else 'issued' end, invoice_id = i.invoice_id,
         ended_at = case when i.invoice_id is null then ${at}::timestamptz end
     from unnest(${column((one) => one.appId)}::uuid[], ${column((one) => one.id)}::uuid[],
                 ${column((one) => one.invoiceId)}::uuid[]) as i (app_id, id, invoice_id)
-    where c.app_id = i.app_id and c.id = i.id and c.state = 'requested'`)
+    where c.app_id = coalesce(${app}, i.app_id) and c.id = i.id and c.state = 'requested'`)
+    return []
+  })
 }
 
 /** A collection with its invoice. */
@@ -186,8 +209,13 @@ export async function claimPayable(
   db: Db,
   { at, app, limit, until }: DueQuery & { readonly until: Date },
 ): Promise<PayableCollection[]> {
-  const rows = await many<PayableRow>(db, {
-    text: `
+  const rows = await lockInApps(db, {
+    app,
+    limit,
+    findApps: () => listPayableApps(db, { at, limit }),
+    lock: (each, most) =>
+      many<PayableRow>(db, {
+        text: `
     with claimed as (
       update collections c
       set due_at = $2
@@ -196,21 +224,39 @@ export async function claimPayable(
         from collections d
         where state in ('issued', 'retrying') and due_at <= $1 and ($3::uuid is null or app_id = $3)
           and not exists (
-            select from collections o where o.app_id = d.app_id and o.user_id = d.user_id and o.state = 'charging')
+            select from collections o where o.app_id = coalesce($3, d.app_id) and o.user_id = d.user_id and o.state = 'charging')
         order by due_at, id
         limit $4
         for update skip locked) d
-      where c.app_id = d.app_id and c.id = d.id
+      where c.app_id = coalesce($3, d.app_id) and c.id = d.id
       returning c.app_id, c.user_id, c.id, c.state, c.invoice_id, c.subscription_id, c.failures, c.failed_at, c.faults,
                 d.due_at
     )
     select ${payableColumns}, c.due_at
     from claimed c
-    join invoices i on i.app_id = c.app_id and i.id = c.invoice_id
+    join invoices i on i.app_id = coalesce($3, c.app_id) and i.id = c.invoice_id
     join end_users u on u.app_id = c.app_id and u.id = c.user_id`,
-    values: [at, until, app, limit],
+        values: [at, until, each, most],
+      }),
   })
   return rows.map(payableFromRow)
+}
+
+async function listPayableApps(db: Db, { at, limit }: Omit<DueQuery, 'app'>): Promise<AppId[]> {
+  const rows = await many<{ app_id: string }>(
+    db,
+    sql`
+    select distinct app_id
+    from (
+      select app_id
+      from collections d
+      where state in ('issued', 'retrying') and due_at <= ${at}
+        and not exists (
+          select from collections o where o.app_id = d.app_id and o.user_id = d.user_id and o.state = 'charging')
+      order by due_at
+      limit ${limit}) due`,
+  )
+  return rows.map((row) => appId(row.app_id))
 }
 
 /** Makes a collection that was claimed until `until` due again, unless it has changed since. */
@@ -349,7 +395,7 @@ export async function retryWith(
     set due_at = ${at}
     where app_id = ${app} and user_id = ${user} and state in ('issued', 'retrying') and attempt_id is not null and due_at > ${at}
       and not exists (
-        select from payment_attempts where app_id = c.app_id and id = c.attempt_id and card_id = ${cardId})`)
+        select from payment_attempts where app_id = ${app} and id = c.attempt_id and card_id = ${cardId})`)
 }
 
 /** Tries again to collect what was given up. Returns the invoices. */

@@ -1,5 +1,6 @@
 import { usdAttos, type UsdAttos } from '../../lib/money.ts'
 import { type Db, many, sql } from '../../lib/sql.ts'
+import { inAppGroups } from '../../shared/database/app-groups.ts'
 import { type AppId, type UserId, appId, userId } from '../../shared/ids.ts'
 import { type EntryRange, rangeColumns } from './ranges.ts'
 
@@ -42,10 +43,11 @@ export async function sumEntries(
   db: Db,
   ranges: readonly EntryRange[],
 ): Promise<ReadonlyMap<UserId, EntrySums>> {
-  const { apps, users, from, through } = rangeColumns(ranges)
-  const rows = await many<SumRow>(
-    db,
-    sql`
+  const rows = await inAppGroups(db, ranges, (group, app) => {
+    const { apps, users, from, through } = rangeColumns(group)
+    return many<SumRow>(
+      db,
+      sql`
     select w.user_id, e.debt, e.whole, e.whole_tickets, e.whole_first, e.has_partial, e.has_owner_charges, e.has_others
     from unnest(${apps}::uuid[], ${users}::uuid[], ${from}::bigint[], ${through}::bigint[])
       as w (app_id, user_id, from_seq, through_seq)
@@ -61,13 +63,14 @@ export async function sumEntries(
         select kind, overage_attos, collected_attos, ticket_count, created_at, charged_app_id,
                kind = 'charge' and charged_app_id is null and amount_attos = 0 as is_whole
         from ledger_entries l
-        where app_id = w.app_id and user_id = w.user_id and seq > w.from_seq and seq <= w.through_seq
+        where app_id = coalesce(${app}, w.app_id) and user_id = w.user_id and seq > w.from_seq and seq <= w.through_seq
           and (overage_attos <> 0 or collected_attos <> 0)
           and not (kind = 'payment' and (
-            exists (select from payments where app_id = l.app_id and id = l.cause_id and invoice_id is not null)
-            or exists (select from invoices where app_id = l.app_id and id = l.cause_id and reason = 'void')))
+            exists (select from payments where app_id = coalesce(${app}, l.app_id) and id = l.cause_id and invoice_id is not null)
+            or exists (select from invoices where app_id = coalesce(${app}, l.app_id) and id = l.cause_id and reason = 'void')))
         offset 0) chosen) e`,
-  )
+    )
+  })
   return new Map(
     rows.map((row) => [
       userId(row.user_id),
@@ -97,20 +100,23 @@ export interface AppSum {
   readonly last: Date
 }
 
+interface AppSumRow {
+  user_id: string
+  charged_app_id: string
+  name: string | null
+  amount: string
+  tickets: bigint
+  first: Date
+  last: Date
+}
+
 /** Sums the owner charges in ranges by app. */
 export async function sumOwnerCharges(db: Db, ranges: readonly EntryRange[]): Promise<AppSum[]> {
-  const { apps, users, from, through } = rangeColumns(ranges)
-  const rows = await many<{
-    user_id: string
-    charged_app_id: string
-    name: string | null
-    amount: string
-    tickets: bigint
-    first: Date
-    last: Date
-  }>(
-    db,
-    sql`
+  const rows = await inAppGroups(db, ranges, (group, app) => {
+    const { apps, users, from, through } = rangeColumns(group)
+    return many<AppSumRow>(
+      db,
+      sql`
     select w.user_id, e.charged_app_id, a.name, e.amount, e.tickets, e.first, e.last
     from unnest(${apps}::uuid[], ${users}::uuid[], ${from}::bigint[], ${through}::bigint[])
       as w (app_id, user_id, from_seq, through_seq)
@@ -118,12 +124,13 @@ export async function sumOwnerCharges(db: Db, ranges: readonly EntryRange[]): Pr
       select charged_app_id, sum(overage_attos) as amount, sum(ticket_count)::bigint as tickets,
              min(created_at) as first, max(created_at) as last
       from ledger_entries
-      where app_id = w.app_id and user_id = w.user_id and seq > w.from_seq and seq <= w.through_seq
+      where app_id = coalesce(${app}, w.app_id) and user_id = w.user_id and seq > w.from_seq and seq <= w.through_seq
         and charged_app_id is not null and overage_attos > 0
       group by charged_app_id) e
     left join apps a on a.id = e.charged_app_id
     order by w.user_id, e.amount desc, e.charged_app_id`,
-  )
+    )
+  })
   return rows.map((row) => ({
     userId: userId(row.user_id),
     chargedAppId: appId(row.charged_app_id),
@@ -153,19 +160,22 @@ export interface OtherSum {
   readonly last: Date
 }
 
+interface OtherSumRow {
+  user_id: string
+  cause: OtherCause
+  amount: string
+  count: bigint
+  first: Date
+  last: Date
+}
+
 /** Sums corrections and payments in ranges by their cause. */
 export async function sumOthers(db: Db, ranges: readonly EntryRange[]): Promise<OtherSum[]> {
-  const { apps, users, from, through } = rangeColumns(ranges)
-  const rows = await many<{
-    user_id: string
-    cause: OtherCause
-    amount: string
-    count: bigint
-    first: Date
-    last: Date
-  }>(
-    db,
-    sql`
+  const rows = await inAppGroups(db, ranges, (group, app) => {
+    const { apps, users, from, through } = rangeColumns(group)
+    return many<OtherSumRow>(
+      db,
+      sql`
     select w.user_id, e.cause, e.amount, e.count, e.first, e.last
     from unnest(${apps}::uuid[], ${users}::uuid[], ${from}::bigint[], ${through}::bigint[])
       as w (app_id, user_id, from_seq, through_seq)
@@ -186,17 +196,18 @@ export async function sumOthers(db: Db, ranges: readonly EntryRange[]): Promise<
                  else 'correction'
                end as cause
         from ledger_entries l
-        left join adjustments a on a.app_id = l.app_id and a.user_id = l.user_id and a.id = l.cause_id
-        left join invoices n on n.app_id = l.app_id and n.id = l.cause_id
-        left join payment_returns r on r.app_id = l.app_id and r.id = l.cause_id
-        where l.app_id = w.app_id and l.user_id = w.user_id and l.seq > w.from_seq and l.seq <= w.through_seq
+        left join adjustments a on a.app_id = coalesce(${app}, l.app_id) and a.user_id = l.user_id and a.id = l.cause_id
+        left join invoices n on n.app_id = coalesce(${app}, l.app_id) and n.id = l.cause_id
+        left join payment_returns r on r.app_id = coalesce(${app}, l.app_id) and r.id = l.cause_id
+        where l.app_id = coalesce(${app}, w.app_id) and l.user_id = w.user_id and l.seq > w.from_seq and l.seq <= w.through_seq
           and l.kind <> 'charge' and (l.overage_attos <> 0 or l.collected_attos <> 0)
           and n.reason is distinct from 'void'
-          and not exists (select from payments where app_id = l.app_id and id = l.cause_id and invoice_id is not null)
+          and not exists (select from payments where app_id = coalesce(${app}, l.app_id) and id = l.cause_id and invoice_id is not null)
         offset 0) chosen
       group by cause) e
     order by w.user_id, e.cause`,
-  )
+    )
+  })
   return rows.map((row) => ({
     userId: userId(row.user_id),
     cause: row.cause,

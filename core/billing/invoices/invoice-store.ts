@@ -1,5 +1,6 @@
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import { type Db, many, sql } from '../../lib/sql.ts'
+import { inAppGroups } from '../../shared/database/app-groups.ts'
 import { type AppId, type UserId, type UserKey, appId, userId } from '../../shared/ids.ts'
 import type { Plane, UsdCents } from '../processor/port.ts'
 import type { InvoiceLine, InvoiceReason } from './invoice.ts'
@@ -16,29 +17,33 @@ export interface InvoicedState {
   readonly issuedAt: Date | null
 }
 
+interface StateRow {
+  user_id: string
+  through_seq: bigint
+  carried: string
+  period_start: Date | null
+  issued_at: Date | null
+}
+
 /** Returns what the documents of each user cover. */
 export async function readStates(
   db: Db,
   users: readonly UserKey[],
 ): Promise<ReadonlyMap<UserId, InvoicedState>> {
-  const rows = await many<{
-    user_id: string
-    through_seq: bigint
-    carried: string
-    period_start: Date | null
-    issued_at: Date | null
-  }>(
-    db,
-    sql`
+  const rows = await inAppGroups(db, users, (group, app) =>
+    many<StateRow>(
+      db,
+      sql`
     select w.user_id, i.through_seq, i.carried, i.period_start, i.issued_at
-    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
+    from unnest(${group.map((user) => user.appId)}::uuid[], ${group.map((user) => user.userId)}::uuid[])
       as w (app_id, user_id)
     cross join lateral (
       select coalesce(max(through_seq), 0)::bigint as through_seq, coalesce(sum(carried_attos - carried_in_attos), 0) as carried,
              max(period_start) filter (where through_seq > from_seq) as period_start,
              max(issued_at) filter (where through_seq > from_seq) as issued_at
       from invoices
-      where app_id = w.app_id and user_id = w.user_id) i`,
+      where app_id = coalesce(${app}, w.app_id) and user_id = w.user_id) i`,
+    ),
   )
   return new Map(
     rows.map((row) => [
@@ -61,28 +66,32 @@ export interface UnpaidPrice extends UserKey {
   readonly end: Date
 }
 
+interface PriceRow {
+  app_id: string
+  user_id: string
+  plan_id: string
+  name: string
+  price_attos: string
+  starts_at: Date
+  ends_at: Date
+}
+
 /** Returns the entered periods whose price is on no invoice. */
 export async function findUnpaidPrices(db: Db, users: readonly UserKey[]): Promise<UnpaidPrice[]> {
-  const rows = await many<{
-    app_id: string
-    user_id: string
-    plan_id: string
-    name: string
-    price_attos: string
-    starts_at: Date
-    ends_at: Date
-  }>(
-    db,
-    sql`
+  const rows = await inAppGroups(db, users, (group, app) =>
+    many<PriceRow>(
+      db,
+      sql`
     select p.app_id, p.user_id, p.plan_id, n.name, p.price_attos, p.starts_at, p.ends_at
-    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
+    from unnest(${group.map((user) => user.appId)}::uuid[], ${group.map((user) => user.userId)}::uuid[])
       as w (app_id, user_id)
-    join periods p on p.app_id = w.app_id and p.user_id = w.user_id and p.price_attos > 0
+    join periods p on p.app_id = coalesce(${app}, w.app_id) and p.user_id = w.user_id and p.price_attos > 0
     join plans n on n.app_id = p.app_id and n.id = p.plan_id
     where not exists (
       select from invoice_lines
-      where app_id = p.app_id and user_id = p.user_id and kind = 'subscription' and period_start = p.starts_at)
+      where app_id = coalesce(${app}, p.app_id) and user_id = p.user_id and kind = 'subscription' and period_start = p.starts_at)
     order by p.user_id, p.starts_at`,
+    ),
   )
   return rows.map((row) => ({
     appId: appId(row.app_id),
@@ -105,34 +114,38 @@ export interface UnbilledProration extends UserKey {
   readonly end: Date
 }
 
+interface ProrationRow {
+  app_id: string
+  user_id: string
+  plan_id: string
+  name: string
+  amount: string
+  starts_at: Date
+  ends_at: Date
+}
+
 /** Returns the prorations, as far as no invoice has them. */
 export async function findUnbilledProrations(
   db: Db,
   users: readonly UserKey[],
 ): Promise<UnbilledProration[]> {
-  const rows = await many<{
-    app_id: string
-    user_id: string
-    plan_id: string
-    name: string
-    amount: string
-    starts_at: Date
-    ends_at: Date
-  }>(
-    db,
-    sql`
+  const rows = await inAppGroups(db, users, (group, app) =>
+    many<ProrationRow>(
+      db,
+      sql`
     select r.app_id, r.user_id, r.plan_id, n.name, r.amount_attos + l.billed as amount, p.starts_at, p.ends_at
-    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
+    from unnest(${group.map((user) => user.appId)}::uuid[], ${group.map((user) => user.userId)}::uuid[])
       as w (app_id, user_id)
-    join prorations r on r.app_id = w.app_id and r.user_id = w.user_id
-    join periods p on p.app_id = r.app_id and p.user_id = r.user_id and p.starts_at = r.period_start
+    join prorations r on r.app_id = coalesce(${app}, w.app_id) and r.user_id = w.user_id
+    join periods p on p.app_id = coalesce(${app}, r.app_id) and p.user_id = r.user_id and p.starts_at = r.period_start
     join plans n on n.app_id = r.app_id and n.id = r.plan_id
     cross join lateral (
       select coalesce(sum(amount_attos), 0) as billed
       from invoice_lines
-      where app_id = r.app_id and user_id = r.user_id and kind = 'proration' and period_start = r.period_start) l
+      where app_id = coalesce(${app}, r.app_id) and user_id = r.user_id and kind = 'proration' and period_start = r.period_start) l
     where r.amount_attos + l.billed <> 0
     order by r.user_id, p.starts_at`,
+    ),
   )
   return rows.map((row) => ({
     appId: appId(row.app_id),

@@ -52,10 +52,10 @@ export async function findNoted(
     db,
     sql`
     select i.app_id, i.user_id, i.id, i.number, i.price_attos, i.total_cents, i.plane,
-           exists (select from payments where app_id = i.app_id and invoice_id = i.id) as is_paid,
+           exists (select from payments where app_id = ${app} and invoice_id = i.id) as is_paid,
            coalesce(bool_or(n.reason = 'void'), false) as is_void, (-coalesce(sum(n.total_cents), 0))::bigint as credited
     from invoices i
-    left join invoices n on n.app_id = i.app_id and n.invoice_id = i.id
+    left join invoices n on n.app_id = ${app} and n.invoice_id = i.id
     where i.app_id = ${app} and i.id = ${id} and i.kind = 'invoice'
     group by i.app_id, i.id`,
   )

@@ -1,4 +1,5 @@
 import { type Db, many, sql } from '../../lib/sql.ts'
+import { inAppGroups } from '../../shared/database/app-groups.ts'
 import { type UserKey, type AppId, appId, userId } from '../../shared/ids.ts'
 
 /** Reads units beyond those that plans include. A unit is a pixel, as in the billing summary. */
@@ -52,52 +53,8 @@ export async function findEndedPeriods(
   db: Db,
   users: readonly EndedQuery[],
 ): Promise<EndedPeriod[]> {
-  const rows = await many<EndedRow>(
-    db,
-    sql`
-    select p.app_id, p.user_id, p.plan_id, n.name, v.included_units, v.overage_rate_wei, p.starts_at, p.counts_from, p.end_at, o.apps,
-           l.amount, l.units, h.units as units_max
-    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[],
-                ${users.map((user) => user.at)}::timestamptz[], ${users.map((user) => user.since)}::timestamptz[])
-      as w (app_id, user_id, at, since)
-    cross join lateral (
-      select app_id, user_id, starts_at, counts_from, end_at, after_seq, plan_id, plan_version, price_attos,
-             row_number() over (partition by end_at > coalesce(w.since, '-infinity') order by starts_at desc) as place
-      from (
-        select app_id, user_id, starts_at, counts_from, after_seq, plan_id, plan_version, price_attos,
-               least(ends_at, lead(starts_at) over (order by starts_at)) as end_at
-        from periods
-        where app_id = w.app_id and user_id = w.user_id) all_periods
-      where end_at <= w.at) p
-    join plans n on n.app_id = p.app_id and n.id = p.plan_id
-    join plan_versions v on v.app_id = p.app_id and v.plan_id = p.plan_id and v.version = p.plan_version
-      and v.type in ('subscription', 'usage') and v.included_units is not null and v.overage_rate_wei > 0
-    cross join lateral (
-      select array_agg(distinct charged_app_id) as apps
-      from ledger_entries
-      where app_id = p.app_id and user_id = p.user_id and seq > p.after_seq and charged_app_id is not null
-        and exists (select from platform_app where app_id = p.app_id)) o
-    cross join lateral (
-      select coalesce(sum(amount_attos), 0) as amount, coalesce(sum(units), 0) as units
-      from invoice_lines
-      where app_id = p.app_id and user_id = p.user_id and kind = 'overage' and period_start = p.starts_at) l
-    cross join lateral (
-      -- Two scans, because no index serves a condition that is one or the other.
-      select coalesce(sum(pixels), 0) as units
-      from (
-        select pixels
-        from usage_hourly
-        where o.apps is null and app_id = p.app_id and user_id = p.user_id
-          and hour >= date_trunc('hour', p.counts_from) and hour < p.end_at
-        union all
-        select pixels
-        from usage_hourly
-        where app_id = any(o.apps) and hour >= date_trunc('hour', p.counts_from) and hour < p.end_at) hours) h
-    where (p.end_at > coalesce(w.since, '-infinity') or p.place = 1) and p.price_attos is not null
-      and h.units > v.included_units
-    order by p.user_id, p.starts_at`,
-  )
-  return rows.map((row) => ({
+  const rows = await inAppGroups(db, users, (group, app) => readEndedPeriods(db, group, app))
+  const periods = rows.map((row) => ({
     appId: appId(row.app_id),
     userId: userId(row.user_id),
     planId: row.plan_id,
@@ -112,6 +69,82 @@ export async function findEndedPeriods(
     invoiced: { amount: BigInt(row.amount), units: BigInt(row.units) },
     unitsMax: BigInt(row.units_max),
   }))
+  const ownerUnits = await sumOwnerUnits(
+    db,
+    periods.filter(({ isOwner }) => isOwner),
+  )
+  return periods.flatMap((period) => {
+    const unitsMax = ownerUnits.get(period) ?? period.unitsMax
+    return unitsMax > period.includedUnits ? { ...period, unitsMax } : []
+  })
+}
+
+/** The units of owners, whose tickets are other apps' rows, are 0. */
+const readEndedPeriods = (
+  db: Db,
+  users: readonly EndedQuery[],
+  app: AppId | null,
+): Promise<EndedRow[]> =>
+  many<EndedRow>(
+    db,
+    sql`
+    select p.app_id, p.user_id, p.plan_id, n.name, v.included_units, v.overage_rate_wei, p.starts_at, p.counts_from, p.end_at, o.apps,
+           l.amount, l.units, h.units as units_max
+    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[],
+                ${users.map((user) => user.at)}::timestamptz[], ${users.map((user) => user.since)}::timestamptz[])
+      as w (app_id, user_id, at, since)
+    cross join lateral (
+      select app_id, user_id, starts_at, counts_from, end_at, after_seq, plan_id, plan_version, price_attos,
+             row_number() over (partition by end_at > coalesce(w.since, '-infinity') order by starts_at desc) as place
+      from (
+        select app_id, user_id, starts_at, counts_from, after_seq, plan_id, plan_version, price_attos,
+               least(ends_at, lead(starts_at) over (order by starts_at)) as end_at
+        from periods
+        where app_id = coalesce(${app}, w.app_id) and user_id = w.user_id) all_periods
+      where end_at <= w.at) p
+    join plans n on n.app_id = p.app_id and n.id = p.plan_id
+    join plan_versions v on v.app_id = p.app_id and v.plan_id = p.plan_id and v.version = p.plan_version
+      and v.type in ('subscription', 'usage') and v.included_units is not null and v.overage_rate_wei > 0
+    cross join lateral (
+      select array_agg(distinct charged_app_id) as apps
+      from ledger_entries
+      where app_id = coalesce(${app}, p.app_id) and user_id = p.user_id and seq > p.after_seq and charged_app_id is not null
+        and exists (select from platform_app where app_id = p.app_id)) o
+    cross join lateral (
+      select coalesce(sum(amount_attos), 0) as amount, coalesce(sum(units), 0) as units
+      from invoice_lines
+      where app_id = coalesce(${app}, p.app_id) and user_id = p.user_id and kind = 'overage' and period_start = p.starts_at) l
+    cross join lateral (
+      select coalesce(sum(pixels), 0) as units
+      from usage_hourly
+      where o.apps is null and app_id = coalesce(${app}, p.app_id) and user_id = p.user_id
+        and hour >= date_trunc('hour', p.counts_from) and hour < p.end_at) h
+    where (p.end_at > coalesce(w.since, '-infinity') or p.place = 1) and p.price_attos is not null
+      and (o.apps is not null or h.units > v.included_units)
+    order by p.user_id, p.starts_at`,
+  )
+
+/** Returns the units of the apps in each period of an owner. */
+async function sumOwnerUnits(
+  db: Db,
+  periods: readonly EndedPeriod[],
+): Promise<ReadonlyMap<EndedPeriod, bigint>> {
+  if (periods.length === 0) return new Map()
+  const hours = periods.flatMap(({ apps, countsFrom, end }, place) =>
+    apps.map((app) => ({ place, app, countsFrom, end })),
+  )
+  const rows = await many<{ place: number; units: string }>(
+    db,
+    sql`
+    select w.place, coalesce(sum(h.pixels), 0) as units
+    from unnest(${hours.map(({ place }) => place)}::int[], ${hours.map(({ app }) => app)}::uuid[],
+                ${hours.map(({ countsFrom }) => countsFrom)}::timestamptz[], ${hours.map(({ end }) => end)}::timestamptz[])
+      as w (place, app_id, counts_from, end_at)
+    join usage_hourly h on h.app_id = w.app_id and h.hour >= date_trunc('hour', w.counts_from) and h.hour < w.end_at
+    group by w.place`,
+  )
+  const units = new Map(rows.map((row) => [row.place, BigInt(row.units)]))
+  return new Map(periods.map((period, place) => [period, units.get(place) ?? 0n]))
 }
 
 /** Units of tickets that were priced at the same rate. */
@@ -131,19 +164,73 @@ export async function readUnitsBeyond(
   periods: readonly EndedPeriod[],
 ): Promise<RatedUnits[][]> {
   const { apps = [], isOwner = false } = periods[0] ?? {}
-  const rows = await many<{ place: bigint; units: string; rate: string }>(
-    db,
-    sql`
+  if (!isOwner) return readUserUnits(db, periods, apps)
+  const units: RatedUnits[][] = []
+  for (const period of periods) units.push(await readOwnerUnits(db, period))
+  return units
+}
+
+interface UnitsRow {
+  units: string
+  rate: string
+}
+
+const toRatedUnits = (row: UnitsRow): RatedUnits => ({
+  units: BigInt(row.units),
+  rate: BigInt(row.rate),
+})
+
+async function readUserUnits(
+  db: Db,
+  periods: readonly EndedPeriod[],
+  apps: readonly AppId[],
+): Promise<RatedUnits[][]> {
+  const rows = await many<UnitsRow & { place: bigint }>(db, {
+    text: `
     select w.place, o.units, o.rate
-    from unnest(${periods.map((period) => period.userId)}::uuid[], ${periods.map(({ countsFrom }) => countsFrom)}::timestamptz[],
-                ${periods.map(({ end }) => end)}::timestamptz[], ${periods.map(({ includedUnits }) => includedUnits)}::numeric[])
+    from unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::numeric[])
       with ordinality as w (user_id, counts_from, end_at, included, place)
-    cross join lateral (
+    cross join lateral (${unitsBeyond('app_id = any($5::uuid[]) and user_id = w.user_id', {
+      from: 'w.counts_from',
+      to: 'w.end_at',
+      included: 'w.included',
+    })}) o
+    order by w.place, o.rate::numeric`,
+    values: [
+      periods.map((period) => period.userId),
+      periods.map(({ countsFrom }) => countsFrom),
+      periods.map(({ end }) => end),
+      periods.map(({ includedUnits }) => includedUnits),
+      apps,
+    ],
+  })
+  const byPlace = Map.groupBy(rows, ({ place }) => place)
+  return periods.map((_, i) => (byPlace.get(BigInt(i + 1)) ?? []).map(toRatedUnits))
+}
+
+/** Reads one period, because the tickets of several apps may be on several nodes. */
+async function readOwnerUnits(
+  db: Db,
+  { apps, countsFrom, end, includedUnits }: EndedPeriod,
+): Promise<RatedUnits[]> {
+  const rows = await many<UnitsRow>(db, {
+    text: `
+    ${unitsBeyond('app_id = any($4::uuid[])', { from: '$1::timestamptz', to: '$2::timestamptz', included: '$3::numeric' })}
+    order by r.usd_attos_per_eth`,
+    values: [countsFrom, end, includedUnits, apps],
+  })
+  return rows.map(toRatedUnits)
+}
+
+/** The query of the units beyond `included` of the tickets that `chosen` selects, by rate. */
+const unitsBeyond = (
+  chosen: string,
+  period: { readonly from: string; readonly to: string; readonly included: string },
+): string => `
       with counted as materialized (
         select date_trunc('hour', signed_at) as hour, rate_id, sum(pixels) as units
         from tickets
-        where app_id = any(${apps}::uuid[]) and (${isOwner} or user_id = w.user_id) and signed_at >= w.counts_from and signed_at < w.end_at
-          and rate_id is not null
+        where ${chosen} and signed_at >= ${period.from} and signed_at < ${period.to} and rate_id is not null
         group by 1, 2
       ), hours as materialized (
         select hour, sum(units) as units, sum(sum(units)) over (order by hour) as through
@@ -153,15 +240,16 @@ export async function readUnitsBeyond(
         -- The hour in which the included units run out; its tickets are counted one by one.
         select hour, through - units as before
         from hours
-        where through > w.included and through - units <= w.included and units > 0
+        where through > ${period.included} and through - units <= ${period.included} and units > 0
       ), within as (
-        select rate_id, least(units, greatest(0, through - w.included)) as units
+        select rate_id, least(units, greatest(0, through - ${period.included})) as units
         from (
           select t.rate_id, t.pixels as units,
                  c.before + sum(t.pixels) over (order by t.signed_at, t.app_id, t.user_id, t.event_id) as through
           from crossing c
-          join tickets t on t.app_id = any(${apps}::uuid[]) and (${isOwner} or t.user_id = w.user_id)
-            and t.signed_at >= greatest(c.hour, w.counts_from) and t.signed_at < least(c.hour + interval '1 hour', w.end_at)
+          join tickets t on ${chosen}
+            and t.signed_at >= greatest(c.hour, ${period.from})
+            and t.signed_at < least(c.hour + interval '1 hour', ${period.to})
             and t.rate_id is not null) tickets_of_hour
       ), beyond as (
         select rate_id, units from within
@@ -174,14 +262,4 @@ export async function readUnitsBeyond(
       from beyond b
       join rates r on r.id = b.rate_id
       group by r.usd_attos_per_eth
-      having sum(b.units) > 0) o
-    order by w.place, o.rate::numeric`,
-  )
-  const byPlace = Map.groupBy(rows, ({ place }) => place)
-  return periods.map((_, i) =>
-    (byPlace.get(BigInt(i + 1)) ?? []).map((row) => ({
-      units: BigInt(row.units),
-      rate: BigInt(row.rate),
-    })),
-  )
-}
+      having sum(b.units) > 0`

@@ -158,7 +158,7 @@ async function readDocuments(
     join end_users u on u.app_id = i.app_id and u.id = i.user_id
     join apps a on a.id = i.app_id
     join clients c on c.app_id = i.app_id and c.kind = 'public'
-    left join payments p on p.app_id = i.app_id and p.invoice_id = i.id
+    left join payments p on p.app_id = ${app} and p.invoice_id = i.id
     left join lateral (
       select ahead_ms
       from test_clock_moves
@@ -168,13 +168,13 @@ async function readDocuments(
     left join lateral (
       select state
       from collections
-      where app_id = i.app_id and invoice_id = i.id
+      where app_id = ${app} and invoice_id = i.id
       order by requested_at desc
       limit 1) k on true
     cross join lateral (
       select coalesce(bool_or(reason = 'void'), false) as is_void, (-coalesce(sum(total_cents), 0))::bigint as credited
       from invoices
-      where app_id = i.app_id and invoice_id = i.id) n
+      where app_id = ${app} and invoice_id = i.id) n
     order by i.issued_at desc, i.id desc`,
   )
   return rows.map(fromRow)

@@ -1,6 +1,7 @@
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 import type { Timing } from '../../plans/subscriptions/timing.ts'
+import { lockInApps } from '../../shared/database/app-groups.ts'
 import { type AppId, type UserKey, appId, userId } from '../../shared/ids.ts'
 import { type UsdCents, usdCents } from '../processor/port.ts'
 
@@ -171,21 +172,36 @@ export async function lockAbandoned(
   db: Db,
   { before, limit }: { readonly before: Date; readonly limit: number },
 ): Promise<PlanOrder[]> {
-  const rows = await many<OrderRow>(db, {
-    text: `
+  const rows = await lockInApps(db, {
+    app: null,
+    limit,
+    findApps: () => listAppsWithOpen(db, before),
+    lock: (app, most) =>
+      many<OrderRow>(db, {
+        text: `
     select ${columns}
     from plan_orders o
-    where state = 'open' and created_at < $1
-      and not exists (select from checkouts c where c.app_id = o.app_id and c.id = o.id and c.ended_at is null)
+    where ($3::uuid is null or app_id = $3) and state = 'open' and created_at < $1
+      and not exists (
+        select from checkouts c where c.app_id = coalesce($3, o.app_id) and c.id = o.id and c.ended_at is null)
       and not exists (
         select from payment_attempts a
-        where a.app_id = o.app_id and a.purpose = 'plan' and a.subject_id = o.id and a.state in ('started', 'succeeded'))
+        where a.app_id = coalesce($3, o.app_id) and a.purpose = 'plan' and a.subject_id = o.id and a.state in ('started', 'succeeded'))
     order by created_at
     limit $2
     for update skip locked`,
-    values: [before, limit],
+        values: [before, most, app],
+      }),
   })
   return rows.map(fromRow)
+}
+
+async function listAppsWithOpen(db: Db, before: Date): Promise<AppId[]> {
+  const rows = await many<{ app_id: string }>(
+    db,
+    sql`select distinct app_id from plan_orders where state = 'open' and created_at < ${before}`,
+  )
+  return rows.map((row) => appId(row.app_id))
 }
 
 /**
@@ -208,8 +224,8 @@ export async function findPaidPrice(
         from invoice_lines l
         where l.app_id = ${app} and l.user_id = ${user} and l.kind = 'subscription' and l.period_start = ${periodStart}
           and (
-            not exists (select from payments y where y.app_id = l.app_id and y.invoice_id = l.invoice_id)
-            or exists (select from invoices n where n.app_id = l.app_id and n.invoice_id = l.invoice_id)))`,
+            not exists (select from payments y where y.app_id = ${app} and y.invoice_id = l.invoice_id)
+            or exists (select from invoices n where n.app_id = ${app} and n.invoice_id = l.invoice_id)))`,
   )
   return usdAttos(row === null ? 0n : BigInt(row.price_attos))
 }

@@ -1,4 +1,5 @@
 import { type Db, many, sql } from '../../lib/sql.ts'
+import { inAppGroups } from '../../shared/database/app-groups.ts'
 import { type UserId, type UserKey, appId, userId } from '../../shared/ids.ts'
 import type { PaymentProcessor } from '../processor/port.ts'
 
@@ -10,11 +11,12 @@ export async function findChargeable(
   users: readonly UserKey[],
   { kind, at }: { readonly kind: PaymentProcessor['kind']; readonly at: Date },
 ): Promise<ReadonlySet<UserId>> {
-  const rows = await many<{ user_id: string }>(
-    db,
-    sql`
+  const rows = await inAppGroups(db, users, (group, app) =>
+    many<{ user_id: string }>(
+      db,
+      sql`
       select c.user_id
-      from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
+      from unnest(${group.map((user) => user.appId)}::uuid[], ${group.map((user) => user.userId)}::uuid[])
         as w (app_id, user_id)
       join apps a on a.id = w.app_id
       left join platform_app o on o.app_id = w.app_id
@@ -22,11 +24,12 @@ export async function findChargeable(
         on p.app_id = w.app_id and p.processor = ${kind} and p.ended_at is null and p.charges_enabled and p.details_submitted
           and p.plane = case when a.is_test then 'test' else 'live' end
       join processor_customers c
-        on c.app_id = w.app_id and c.user_id = w.user_id and c.processor = ${kind}
+        on c.app_id = coalesce(${app}, w.app_id) and c.user_id = w.user_id and c.processor = ${kind}
           and c.plane = case when a.is_test then 'test' else 'live' end
           and c.account_id = case when o.app_id is null then p.account else '' end
       where c.card_id is not null
         and (c.card_expires_year, c.card_expires_month) >= (${at.getUTCFullYear()}, ${at.getUTCMonth() + 1})`,
+    ),
   )
   return new Set(rows.map((row) => userId(row.user_id)))
 }

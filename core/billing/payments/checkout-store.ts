@@ -1,4 +1,5 @@
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import { lockInApps } from '../../shared/database/app-groups.ts'
 import { type AppId, type UserKey, appId, userId } from '../../shared/ids.ts'
 import { type Plane, type ProcessorAccount, type UsdCents, usdCents } from '../processor/port.ts'
 import { accountColumn } from './customer-store.ts'
@@ -197,15 +198,34 @@ export async function claimDue(
   db: Db,
   { at, until, limit }: { readonly at: Date; readonly until: Date; readonly limit: number },
 ): Promise<StoredCheckout[]> {
-  const rows = await many<CheckoutRow>(db, {
-    text: `
+  const rows = await lockInApps(db, {
+    app: null,
+    limit,
+    findApps: () => listDueApps(db, at, limit),
+    lock: (app, most) =>
+      many<CheckoutRow>(db, {
+        text: `
     update checkouts
     set check_at = $2
-    where (app_id, id) in (
-      select app_id, id from checkouts where ended_at is null and check_at <= $1 order by check_at limit $3
+    where ($4::uuid is null or app_id = $4) and (app_id, id) in (
+      select app_id, id from checkouts
+      where ($4::uuid is null or app_id = $4) and ended_at is null and check_at <= $1
+      order by check_at limit $3
       for update skip locked)
     returning ${columns}`,
-    values: [at, until, limit],
+        values: [at, until, most, app],
+      }),
   })
   return rows.map(fromRow)
+}
+
+async function listDueApps(db: Db, at: Date, limit: number): Promise<AppId[]> {
+  const rows = await many<{ app_id: string }>(
+    db,
+    sql`
+    select distinct app_id
+    from (
+      select app_id from checkouts where ended_at is null and check_at <= ${at} order by check_at limit ${limit}) due`,
+  )
+  return rows.map((row) => appId(row.app_id))
 }

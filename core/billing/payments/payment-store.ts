@@ -145,7 +145,7 @@ export async function listPayments(
             - coalesce(sum(r.amount_cents) filter (where r.kind = 'dispute_won'), 0))::bigint as disputed
     from payments p
     join end_users u on u.app_id = p.app_id and u.id = p.user_id
-    left join payment_returns r on r.app_id = p.app_id and r.payment_id = p.id
+    left join payment_returns r on r.app_id = ${app} and r.payment_id = p.id
     where p.app_id = ${app} and (${externalUserId}::text is null or u.external_user_id = ${externalUserId})
       and (${after?.id ?? null}::uuid is null or (p.created_at, p.id) < (${after?.createdAt ?? null}, ${after?.id ?? null}::uuid))
     group by p.app_id, p.id, u.external_user_id

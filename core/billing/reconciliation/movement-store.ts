@@ -17,6 +17,11 @@ export async function insertMovements(
 ): Promise<number> {
   const column = <Key extends keyof Movement>(key: Key) => movements.map((item) => item[key])
   const { rowCount } = await db.query(sql`
+    with ours as materialized (
+      select processor_id
+      from payments
+      where processor_id = any(${column('payment')}::text[]) and plane = ${at.plane} and account_id = ${accountColumn(at)}
+    )
     insert into processor_movements (processor, plane, account_id, movement_id, kind, amount, currency, platform_fee,
                                      fee_currency, payment_id, fee_reference, created_at)
     select ${processor}, ${at.plane}, ${accountColumn(at)}, w.id, w.kind, w.amount, w.currency, w.platform_fee,
@@ -27,9 +32,7 @@ export async function insertMovements(
                 ${column('createdAt')}::timestamptz[], ${movements.map(({ referenceApp }) => referenceApp)}::uuid[])
       as w (id, kind, amount, currency, platform_fee, fee_currency, payment, fee_reference, created_at, app)
     where w.kind = 'payout' or (w.kind = 'fee' and w.fee_reference is not null)
-       or exists (
-         select from payments
-         where processor_id = w.payment and plane = ${at.plane} and account_id = ${accountColumn(at)})
+       or w.payment in (select processor_id from ours)
        or exists (
          select from processor_movements
          where payment_id = w.payment and processor = ${processor} and plane = ${at.plane} and account_id = ${accountColumn(at)})
@@ -118,18 +121,32 @@ export async function readCases(
   const rows = await many<CaseRow>(
     db,
     sql`
+    with p as materialized (
+      select app_id, id, processor_id, amount_cents, fee_cents
+      from payments
+      where processor_id = any(${ids}::text[]) and plane = ${at.plane} and account_id = ${account}
+    ), r as materialized (
+      select r.app_id, r.payment_id,
+             sum(case r.kind when 'refund' then r.amount_cents when 'refund_failed' then -r.amount_cents end) as refunded,
+             sum(case r.kind when 'dispute' then r.amount_cents when 'dispute_won' then -r.amount_cents end) as disputed
+      from payments p
+      join payment_returns r on r.app_id = p.app_id and r.payment_id = p.id
+      where p.processor_id = any(${ids}::text[]) and p.plane = ${at.plane} and p.account_id = ${account}
+      group by r.app_id, r.payment_id
+    ), a as materialized (
+      select processor_id, amount_cents, fee_cents, surplus_at
+      from payment_attempts
+      where processor_id = any(${ids}::text[]) and failure = 'paid_twice' and processor = ${processor} and plane = ${at.plane}
+        and account_id = ${account}
+    )
     select w.id, p.app_id, p.id as payment_id, p.amount_cents, p.fee_cents, coalesce(r.refunded, 0)::bigint as our_refunded,
            coalesce(r.disputed, 0)::bigint as our_disputed, m.amount, m.currency, m.platform_fee, m.fee_currency,
            e.amount as earned, e.currency as earned_currency, coalesce(m.refunded, 0)::bigint as refunded,
            coalesce(m.disputed, 0)::bigint as disputed, a.amount_cents as surplus_cents, a.fee_cents as surplus_fee,
            a.surplus_at is not null as surplus_waits
     from unnest(${ids}::text[]) as w (id)
-    left join payments p on p.processor_id = w.id and p.plane = ${at.plane} and p.account_id = ${account}
-    left join lateral (
-      select sum(case kind when 'refund' then amount_cents when 'refund_failed' then -amount_cents end) as refunded,
-             sum(case kind when 'dispute' then amount_cents when 'dispute_won' then -amount_cents end) as disputed
-      from payment_returns
-      where app_id = p.app_id and payment_id = p.id) r on true
+    left join p on p.processor_id = w.id
+    left join r on r.app_id = p.app_id and r.payment_id = p.id
     left join lateral (
       select (sum(amount) filter (where kind = 'payment'))::bigint as amount,
              min(currency) filter (where kind = 'payment') as currency,
@@ -145,9 +162,7 @@ export async function readCases(
       from processor_movements
       where fee_reference = m.fee_reference and kind = 'fee' and processor = ${processor} and plane = ${at.plane}
         and account_id = '' and amount > 0) e on true
-    left join payment_attempts a
-      on a.processor_id = w.id and a.failure = 'paid_twice' and p.id is null and a.processor = ${processor} and a.plane = ${at.plane}
-        and a.account_id = ${account}
+    left join a on a.processor_id = w.id and p.id is null
     order by w.id`,
   )
   return rows.map(caseFromRow)

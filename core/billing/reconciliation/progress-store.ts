@@ -55,14 +55,30 @@ export async function insertPlaces(
     at,
   }: Pick<Place, 'processor'> & { readonly planes: readonly Plane[]; readonly at: Date },
 ): Promise<void> {
-  await db.query(sql`
+  for (const place of await findNewPlaces(db, processor, planes))
+    // First the customer, alone: on a cluster the other tables are on the coordinator.
+    await db.query(sql`
+    with first as materialized (
+      select min(created_at) - interval '1 hour' as at
+      from processor_customers
+      where processor = ${processor} and plane = ${place.plane} and (${place.account_id} = '' or account_id = ${place.account_id})
+    )
     insert into processor_reconciliations (processor, plane, account_id, app_id, through, due_at)
-    select ${processor}, w.plane, w.account_id, w.app_id,
-           coalesce(
-             (select min(c.created_at) - interval '1 hour' from processor_customers c
-              where c.processor = ${processor} and c.plane = w.plane and (w.account_id = '' or c.account_id = w.account_id)),
-             ${at}::timestamptz - interval '1 hour'),
-           ${at}
+    select ${processor}, ${place.plane}, ${place.account_id}, ${place.app_id}::uuid,
+           coalesce(first.at, ${at}::timestamptz - interval '1 hour'), ${at}
+    from first
+    on conflict do nothing`)
+}
+
+const findNewPlaces = (
+  db: Db,
+  processor: Place['processor'],
+  planes: readonly Plane[],
+): Promise<Pick<ProgressRow, 'plane' | 'account_id' | 'app_id'>[]> =>
+  many(
+    db,
+    sql`
+    select w.plane, w.account_id, w.app_id
     from (
       select unnest(${planes}::text[]) as plane, '' as account_id, null::uuid as app_id
       union all
@@ -71,9 +87,8 @@ export async function insertPlaces(
       where processor = ${processor} and account is not null and plane = any(${planes}::text[])) w
     where not exists (
       select from processor_reconciliations
-      where processor = ${processor} and plane = w.plane and account_id = w.account_id)
-    on conflict do nothing`)
-}
+      where processor = ${processor} and plane = w.plane and account_id = w.account_id)`,
+  )
 
 /** The processor, with the planes that are configured. Accounts of others are not compared. */
 export type Compared = Pick<PaymentProcessor, 'kind' | 'planes'>
@@ -160,13 +175,19 @@ export async function saveTurn(
 
 /** Ends the comparison of an account whose connection has ended. Returns false if it has not. */
 export async function endPlace(db: Db, { processor, at }: Place, now: Date): Promise<boolean> {
+  if (at.account === null) return false
+  const { is_connected } = await one<{ is_connected: boolean }>(
+    db,
+    sql`
+    select exists (
+      select from processor_accounts
+      where account = ${at.account} and plane = ${at.plane} and processor = ${processor} and ended_at is null) as is_connected`,
+  )
+  if (is_connected) return false
   const { rowCount } = await db.query(sql`
-    update processor_reconciliations r
+    update processor_reconciliations
     set ended_at = ${now}
-    where processor = ${processor} and plane = ${at.plane} and account_id = ${accountColumn(at)} and account_id <> ''
-      and not exists (
-        select from processor_accounts
-        where account = r.account_id and plane = r.plane and processor = r.processor and ended_at is null)`)
+    where processor = ${processor} and plane = ${at.plane} and account_id = ${at.account}`)
   return rowCount === 1
 }
 

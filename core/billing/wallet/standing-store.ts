@@ -41,7 +41,7 @@ export async function findStanding(
     select p.name, v.billing_cycle, v.type <> 'free' and not p.is_starter_default as is_paid,
            v.charge_threshold_attos as threshold, s.status = 'past_due' as is_past_due,
            (select issued_at from invoices
-            where app_id = s.app_id and user_id = s.user_id and kind = 'invoice'
+            where app_id = ${app} and user_id = s.user_id and kind = 'invoice'
             order by issued_at desc
             limit 1) as last_raised_at,
            coalesce(c.is_settling, false) as is_settling, c.next_raise_at
@@ -57,7 +57,7 @@ export async function findStanding(
       select bool_or(state in ('issued', 'charging')) as is_settling,
              min(due_at) filter (where state in ('requested', 'retrying')) as next_raise_at
       from collections
-      where app_id = s.app_id and user_id = s.user_id and ended_at is null) c on true
+      where app_id = ${app} and user_id = s.user_id and ended_at is null) c on true
     where s.app_id = ${app} and s.user_id = ${userId}`,
   )
   return (

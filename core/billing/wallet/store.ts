@@ -92,18 +92,18 @@ export async function listLines(
     db,
     sql`
     select e.seq, e.kind, e.amount_attos, e.overage_attos, e.collected_attos, e.balance_after_attos, e.ticket_count, g.kind as credit_kind,
-           exists (select from payments where app_id = e.app_id and credit_id = g.id) as is_paid,
-           exists (select from billing_mode_changes where app_id = e.app_id and id = e.cause_id) as is_taken_over,
+           exists (select from payments where app_id = ${app} and credit_id = g.id) as is_paid,
+           exists (select from billing_mode_changes where app_id = ${app} and id = e.cause_id) as is_taken_over,
            a.reason, a.author, e.created_at
     from ledger_entries e
-    left join grants g on e.kind = 'grant' and g.app_id = e.app_id and g.user_id = e.user_id and g.id = e.cause_id
-    left join adjustments a on e.kind = 'adjustment' and a.app_id = e.app_id and a.user_id = e.user_id and a.id = e.cause_id
+    left join grants g on e.kind = 'grant' and g.app_id = ${app} and g.user_id = e.user_id and g.id = e.cause_id
+    left join adjustments a on e.kind = 'adjustment' and a.app_id = ${app} and a.user_id = e.user_id and a.id = e.cause_id
     where e.app_id = ${app} and e.user_id = ${userId} and (${before}::bigint is null or e.seq < ${before})
       and e.kind <> 'unpriced'
       and not (e.kind = 'payment' and (
-        exists (select from payments where app_id = e.app_id and id = e.cause_id)
-        or exists (select from payment_returns where app_id = e.app_id and id = e.cause_id)
-        or exists (select from invoices where app_id = e.app_id and id = e.cause_id)))
+        exists (select from payments where app_id = ${app} and id = e.cause_id)
+        or exists (select from payment_returns where app_id = ${app} and id = e.cause_id)
+        or exists (select from invoices where app_id = ${app} and id = e.cause_id)))
     order by e.seq desc
     limit ${limit}`,
   )

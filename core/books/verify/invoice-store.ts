@@ -56,17 +56,17 @@ export async function invoiceDifferences(
              to_timestamp(('x' || left(replace(d.id::text, '-', ''), 12))::bit(48)::bigint / 1000.0) as named_at
       from documents d
       join apps a on a.id = d.app_id
-      left join periods p on p.app_id = d.app_id and p.user_id = d.user_id and p.starts_at = d.period_start
+      left join periods p on p.app_id = ${app} and p.user_id = d.user_id and p.starts_at = d.period_start
       cross join lateral (
         select coalesce(sum(amount_attos), 0) as amount, count(*) as count, coalesce(max(position), 0) as last,
                count(*) filter (where user_id <> d.user_id) as strangers
         from invoice_lines
-        where app_id = d.app_id and invoice_id = d.id) l
+        where app_id = ${app} and invoice_id = d.id) l
       cross join lateral (
         select coalesce(sum(carried_attos - carried_in_attos) filter (where issued_at < d.issued_at), 0) as before,
                coalesce(sum(carried_attos - carried_in_attos), 0) as through
         from invoices
-        where app_id = d.app_id and user_id = d.user_id and kind = 'credit_note' and issued_at <= d.issued_at) n
+        where app_id = ${app} and user_id = d.user_id and kind = 'credit_note' and issued_at <= d.issued_at) n
     )
     select c.user_id, u.external_user_id, jsonb_build_object('invoice', c.id::text) as key, f.stored, f.expected
     from compared c
@@ -124,7 +124,7 @@ export async function settledDifferences(
       select p.user_id, p.id, p.amount_cents::text as amount, i.total_cents::text as amount_expected, i.user_id as other,
              i.total_cents * 10::numeric ^ 16 - i.price_attos as collected
       from payments p
-      left join invoices i on i.app_id = p.app_id and i.id = p.invoice_id and i.kind = 'invoice'
+      left join invoices i on i.app_id = ${app} and i.id = p.invoice_id and i.kind = 'invoice'
       where p.app_id = ${app} and p.user_id > ${after} and p.user_id <= ${upTo} and p.invoice_id is not null
       union all
       select n.user_id, n.id, case n.reason when 'void' then n.total_cents end::text,
@@ -132,7 +132,7 @@ export async function settledDifferences(
              case when n.reason <> 'void' then -n.total_cents * 10::numeric ^ 16
                   else greatest(0, i.total_cents * 10::numeric ^ 16 - i.price_attos) end
       from invoices n
-      left join invoices i on i.app_id = n.app_id and i.id = n.invoice_id and i.kind = 'invoice'
+      left join invoices i on i.app_id = ${app} and i.id = n.invoice_id and i.kind = 'invoice'
       where n.app_id = ${app} and n.user_id > ${after} and n.user_id <= ${upTo} and n.kind = 'credit_note'
     ), compared as (
       select s.*, coalesce(e.collected, 0) as booked
@@ -169,8 +169,8 @@ export async function invoicedDifferences(
       select i.user_id, sum(i.total_cents * 10::numeric ^ 16 - i.price_attos) as amount
       from invoices i
       where i.app_id = ${app} and i.user_id > ${after} and i.user_id <= ${upTo} and i.kind = 'invoice'
-        and not exists (select from payments where app_id = i.app_id and invoice_id = i.id)
-        and not exists (select from invoices where app_id = i.app_id and invoice_id = i.id and reason = 'void')
+        and not exists (select from payments where app_id = ${app} and invoice_id = i.id)
+        and not exists (select from invoices where app_id = ${app} and invoice_id = i.id and reason = 'void')
       group by i.user_id
     )
     select b.user_id, u.external_user_id, '{}'::jsonb as key, jsonb_build_object('invoiced_attos', b.invoiced_attos::text) as stored,

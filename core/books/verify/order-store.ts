@@ -70,7 +70,7 @@ export async function prorationDifferences(
       select p.user_id, jsonb_build_object('payment_id', p.id::text) as key, 'total_cents' as name,
              i.total_cents::numeric as stored, p.amount_cents::numeric as expected
       from payments p
-      left join invoices i on i.app_id = p.app_id and i.user_id = p.user_id and i.id = p.invoice_id
+      left join invoices i on i.app_id = ${appId} and i.user_id = p.user_id and i.id = p.invoice_id
       where p.app_id = ${appId} and p.user_id > ${after} and p.user_id <= ${upTo} and p.purpose = 'plan'
     ), ended as (
       select r.user_id, r.period_start, r.amount_attos, r.unused_attos, e.price_attos, e.included_attos,

@@ -61,7 +61,7 @@ export async function returnDifferences(
       select r.user_id, r.id, r.payment_id, r.kind, r.booked_at, p.credit_id, p.amount_cents as paid,
              case when r.kind in ('refund', 'dispute') then 1 else -1 end * r.amount_cents as cents
       from payment_returns r
-      join payments p on p.app_id = r.app_id and p.id = r.payment_id
+      join payments p on p.app_id = ${appId} and p.id = r.payment_id
       where r.app_id = ${appId} and r.user_id > ${after} and r.user_id <= ${upTo}
     ), figures as (
       select r.user_id, jsonb_build_object('return_id', r.id::text) as key, 'booked_attos' as name,
@@ -110,10 +110,10 @@ export async function attemptDifferences(
     with figures as (
       select a.user_id, a.id, f.name, f.stored, f.expected
       from payment_attempts a
-      left join collections c on a.purpose = 'invoice' and c.app_id = a.app_id and c.id = a.subject_id
-      left join invoices i on i.app_id = c.app_id and i.id = c.invoice_id
-      left join plan_orders o on a.purpose = 'plan' and o.app_id = a.app_id and o.id = a.subject_id
-      left join payments p on p.app_id = a.app_id and p.processor_id = a.processor_id
+      left join collections c on a.purpose = 'invoice' and c.app_id = ${appId} and c.id = a.subject_id
+      left join invoices i on i.app_id = ${appId} and i.id = c.invoice_id
+      left join plan_orders o on a.purpose = 'plan' and o.app_id = ${appId} and o.id = a.subject_id
+      left join payments p on p.app_id = ${appId} and p.processor_id = a.processor_id
       cross join lateral (
         select 'amount_cents' as name, a.amount_cents as stored, coalesce(i.total_cents, o.amount_cents) as expected
         union all

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { distribute } from '../../../core/db/distribution/distribute.ts'
+import { groupConnected } from '../../../core/db/distribution/place.ts'
 import { type TableKind, tableKinds } from '../../../core/db/distribution/tables.ts'
 import { type TestDatabase, createDatabase } from '../../support/run/postgres.ts'
 
@@ -60,7 +61,7 @@ describe('the kinds of tables', () => {
     expect(names).toEqual([])
   })
 
-  it('refer from distributed to reference tables, never to or from a local one', async () => {
+  it('refer to tables of their kind, or from distributed to reference tables', async () => {
     const { rows } = await client.query<{ name: string; from: string; to: string }>(`
       select conname as name, conrelid::regclass::text as from, confrelid::regclass::text as to
       from pg_constraint
@@ -69,9 +70,23 @@ describe('the kinds of tables', () => {
       ({ name, from, to }) => `${name}: ${tableKinds[from]} to ${tableKinds[to]}`,
     )
     const refused =
-      /: (distributed to (local|distributed)|reference to (local|distributed)|local to distributed)$/
+      /: (distributed to local|reference to (local|distributed)|local to distributed)$/
     expect(kinds.length).toBeGreaterThan(40)
     expect(kinds.filter((text) => refused.test(text))).toEqual([])
+  })
+
+  it('have app_id first in every foreign key between distributed tables', async () => {
+    const names = await listNames(
+      `
+      select k.conname as name
+      from pg_constraint k
+      join pg_attribute a on a.attrelid = k.conrelid and a.attnum = k.conkey[1]
+      join pg_attribute r on r.attrelid = k.confrelid and r.attnum = k.confkey[1]
+      where k.contype = 'f' and k.conrelid = any($1::regclass[]) and k.confrelid = any($1::regclass[])
+        and (a.attname, r.attname) <> ('app_id', 'app_id')`,
+      [tablesOf('distributed')],
+    )
+    expect(names).toEqual([])
   })
 
   it('are those of docs/citus.md', async () => {
@@ -82,6 +97,23 @@ describe('the kinds of tables', () => {
     }
     expect(listOf('Distributed')).toEqual(tablesOf('distributed'))
     expect(listOf('Reference')).toEqual(tablesOf('reference'))
+  })
+})
+
+describe('groupConnected', () => {
+  const group = (...keys: [table: string, referenced: string][]) =>
+    groupConnected(
+      ['a', 'b', 'c', 'd', 'e'].map((table) => ({ table, kind: 'distributed' as const })),
+      keys.map(([table, referenced]) => ({ table, referenced })),
+    ).map((tables) => tables.map(({ table }) => table).join(''))
+
+  it('leaves tables without foreign keys alone', () =>
+    expect(group()).toEqual(['a', 'b', 'c', 'd', 'e']))
+
+  it('joins tables that refer to each other, directly or through others', () => {
+    expect(group(['b', 'd'])).toEqual(['a', 'bd', 'c', 'e'])
+    expect(group(['a', 'c'], ['b', 'd'], ['d', 'c'])).toEqual(['acbd', 'e'])
+    expect(group(['a', 'b'], ['c', 'd'], ['e', 'a'], ['e', 'd'])).toEqual(['abcde'])
   })
 })
 

@@ -179,8 +179,8 @@ export async function startMerchants({ coreEnv = {}, isSwept = false }: Merchant
     const end = Date.now() + limitMs
     const isIdle = async (): Promise<boolean> => {
       const { rows } = await sql.query<{ due: boolean }>(`
-        select exists (select from checkouts where ended_at is null and check_at <= now())
-          or exists (select from processor_events where handled_at is null and due_at <= now()) as due`)
+        select exists (select 1 from checkouts where ended_at is null and check_at <= now())
+          or exists (select 1 from processor_events where handled_at is null and due_at <= now()) as due`)
       return rows[0]?.due === false
     }
     while (!(await isDone())) {
