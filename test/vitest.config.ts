@@ -63,8 +63,8 @@ export default defineConfig({
   root,
   test: {
     globalSetup: ['test/support/run/global-setup.ts'],
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
     teardownTimeout: 20_000,
     // A busy host stops for seconds. What becomes true is found at once; only a failure waits.
     expect: { poll: { timeout: 15_000 } },

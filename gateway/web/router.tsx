@@ -9,6 +9,7 @@ import { Audit } from './audit/audit.tsx'
 import { Invoice } from './invoices/invoice.tsx'
 import { Invoices } from './invoices/invoices.tsx'
 import { Overview } from './overview/overview.tsx'
+import { Settings } from './settings/settings.tsx'
 import { Shell } from './shell.tsx'
 import { Team } from './team/team.tsx'
 import { Page } from './ui/page.tsx'
@@ -75,6 +76,11 @@ const webhook = createRoute({
     return known === undefined ? {} : { status: known }
   },
 })
+const settings = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/settings',
+  component: Settings,
+})
 
 const routeTree = root.addChildren([
   apps,
@@ -83,6 +89,7 @@ const routeTree = root.addChildren([
   invoice,
   webhooks,
   webhook,
+  settings,
   team,
   audit,
 ])

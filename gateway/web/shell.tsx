@@ -66,6 +66,11 @@ function AppLinks({ clientId }: { clientId: string }): ReactNode {
           </Link>
         </li>
         <li>
+          <Link to="/$clientId/settings" params={params}>
+            Settings
+          </Link>
+        </li>
+        <li>
           <Link to="/$clientId/team" params={params}>
             Team
           </Link>
