@@ -1,6 +1,6 @@
 import { createHash, hash } from 'node:crypto'
 import type { Log } from '../../lib/log.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Db, type Pool, isUniqueViolation, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { AppId } from '../../shared/ids.ts'
 import { forApps } from '../ranges.ts'
@@ -16,6 +16,8 @@ export interface BooksHead extends store.Checkpoint {
   readonly clientId: string
 }
 
+const sealTries = 5
+
 export function createSeal({ pool, now, log }: { pool: Pool; now: Now; log: Log }) {
   /**
    * Returns the heads of one app or of all. Records a new head first if entries were added. Throws
@@ -24,10 +26,23 @@ export function createSeal({ pool, now, log }: { pool: Pool; now: Now; log: Log 
   async function seal(clientId: string | undefined, signal: AbortSignal): Promise<BooksHead[]> {
     const heads: BooksHead[] = []
     await forApps(pool, { clientId, parallel: 1, signal }, async (app) => {
-      const checkpoint = await tx(pool, (db) => sealApp(db, app))
+      const checkpoint = await sealOrRead(app)
       if (checkpoint) heads.push({ ...checkpoint, clientId: app.clientId })
     })
     return heads
+  }
+
+  /**
+   * Another caller may seal the app between this transaction's snapshot and its lock. Then the next
+   * snapshot sees that checkpoint.
+   */
+  async function sealOrRead(app: AppRef, tries = sealTries): Promise<store.Checkpoint | null> {
+    try {
+      return await tx(pool, (db) => sealApp(db, app))
+    } catch (error) {
+      if (tries === 1 || !isUniqueViolation(error)) throw error
+      return sealOrRead(app, tries - 1)
+    }
   }
 
   async function sealApp(db: Db, app: AppRef): Promise<store.Checkpoint | null> {

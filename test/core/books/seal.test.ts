@@ -1,4 +1,6 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { connectCore } from '../../../deploy/cli/client.ts'
+import { serviceToken } from '../support.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
 
 let world: BooksWorld
@@ -39,6 +41,19 @@ it('reports the app that has waited longest', async () => {
   expect(await age()).toBe(420)
   await tollgate('verify', '--head')
   expect(await age()).toBe(0)
+})
+
+it('seals once for callers at the same time, and refuses none of them', async () => {
+  const core = connectCore({ target: world.core.target, token: serviceToken })
+  onTestFinished(() => core.close())
+  for (let round = 0; round < 5; round++) {
+    await world.ingest({ id: `together ${round}` })
+    const seals = Array.from({ length: 8 }, () => core.books.sealBooks({}))
+    const heads = (await Promise.all(seals)).map((answer) => answer.heads)
+    const newest = Math.max(...heads.flat().map(({ number }) => Number(number)))
+    const { heads: after } = await core.books.sealBooks({})
+    expect(Math.max(...after.map(({ number }) => Number(number)))).toBe(newest)
+  }
 })
 
 describe('deleted checkpoint', () => {
