@@ -9,6 +9,8 @@ import { Audit } from './audit/audit.tsx'
 import { Invoice } from './invoices/invoice.tsx'
 import { Invoices } from './invoices/invoices.tsx'
 import { Overview } from './overview/overview.tsx'
+import { EditPlan, NewPlan } from './plans/edit-plan.tsx'
+import { Plans } from './plans/plans.tsx'
 import { Settings } from './settings/settings.tsx'
 import { Shell } from './shell.tsx'
 import { Team } from './team/team.tsx'
@@ -81,12 +83,30 @@ const settings = createRoute({
   path: '/$clientId/settings',
   component: Settings,
 })
+const plans = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/plans',
+  component: Plans,
+})
+const newPlan = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/plans/new',
+  component: NewPlan,
+})
+const editPlan = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/plans/$planId',
+  component: EditPlan,
+})
 
 const routeTree = root.addChildren([
   apps,
   overview,
   invoicesRoute,
   invoice,
+  plans,
+  newPlan,
+  editPlan,
   webhooks,
   webhook,
   settings,

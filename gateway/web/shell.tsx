@@ -61,6 +61,11 @@ function AppLinks({ clientId }: { clientId: string }): ReactNode {
           </Link>
         </li>
         <li>
+          <Link to="/$clientId/plans" params={params}>
+            Plans
+          </Link>
+        </li>
+        <li>
           <Link to="/$clientId/webhooks" params={params}>
             Webhooks
           </Link>

@@ -33,3 +33,33 @@ function groupText(amount: string): string {
 
 /** Formats a count as `12,345`. */
 export const formatCount = (count: number): string => count.toLocaleString('en-US')
+
+const microsMax = 10n ** 15n
+
+/**
+ * Converts dollars such as `25` or `0.05` exactly to USD micros. Returns null for a text that is no
+ * amount, for zero, and for an amount that no route accepts.
+ */
+export function parseDollars(text: string): string | null {
+  const [, whole, fraction = ''] = /^(\d{1,10})(?:\.(\d{1,6}))?$/.exec(text.trim()) ?? []
+  if (whole === undefined) return null
+  const micros = BigInt(whole) * microsPerDollar + BigInt(fraction.padEnd(6, '0'))
+  return micros > 0n && micros <= microsMax ? micros.toString() : null
+}
+
+/** Formats USD micros as the decimal text that `parseDollars` reads. */
+export function toDollarText(micros: string): string {
+  const value = BigInt(micros)
+  const fraction = (value % microsPerDollar)
+    .toString()
+    .padStart(6, '0')
+    .replace(/0{1,4}$/, '')
+  return `${value / microsPerDollar}.${fraction}`
+}
+
+/** Converts decimal dollars to USD micros. Cuts further digits off. */
+export function cutToMicros(dollars: string): string {
+  const [whole = '0', fraction = ''] = dollars.replace('-', '').split('.')
+  const micros = BigInt(whole + fraction.slice(0, 6).padEnd(6, '0'))
+  return (dollars.startsWith('-') ? -micros : micros).toString()
+}

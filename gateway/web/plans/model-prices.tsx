@@ -1,0 +1,65 @@
+import type { ReactNode } from 'react'
+import { Button } from '../ui/button.tsx'
+import type { ModelPrice } from './draft.ts'
+
+interface ModelPricesProps {
+  readonly models: readonly ModelPrice[]
+  readonly onChange: (models: readonly ModelPrice[]) => void
+}
+
+/** Prices of single pipelines and models, which must be in the catalogue. */
+export function ModelPrices({ models, onChange }: ModelPricesProps): ReactNode {
+  const change = (key: string, changed: Partial<ModelPrice>): void =>
+    onChange(models.map((model) => (model.key === key ? { ...model, ...changed } : model)))
+  const add = (): void =>
+    onChange([...models, { key: crypto.randomUUID(), pipeline: '', modelId: '*', percent: '' }])
+  return (
+    <fieldset className="choices one-column">
+      <legend>Prices of single models</legend>
+      {models.map(({ key, pipeline, modelId, percent }, index) => (
+        <div key={key} className="row">
+          <label>
+            Pipeline {index + 1}
+            <input
+              required
+              maxLength={200}
+              placeholder="text-to-image"
+              value={pipeline}
+              onChange={(event) => change(key, { pipeline: event.target.value })}
+            />
+          </label>
+          <label>
+            Model (* is every model)
+            <input
+              required
+              maxLength={200}
+              value={modelId}
+              onChange={(event) => change(key, { modelId: event.target.value })}
+            />
+          </label>
+          <label>
+            % of the network price
+            <input
+              inputMode="decimal"
+              maxLength={20}
+              value={percent}
+              onChange={(event) => change(key, { percent: event.target.value })}
+            />
+          </label>
+          <Button
+            isSmall
+            aria-label={`Remove the price of pipeline ${index + 1}`}
+            onClick={() => onChange(models.filter((model) => model.key !== key))}
+          >
+            Remove
+          </Button>
+        </div>
+      ))}
+      <div>
+        <Button isSmall onClick={add}>
+          Add a price
+        </Button>
+      </div>
+    </fieldset>
+  )
+}

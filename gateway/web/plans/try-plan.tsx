@@ -1,0 +1,118 @@
+import { type ReactNode, useState } from 'react'
+import { type PlanTerms, type WhatIf, useWhatIf } from '../api/plans.ts'
+import { ExactDollars } from '../ui/amount.tsx'
+import { formatCount } from '../ui/amounts.ts'
+import { Button } from '../ui/button.tsx'
+import { Instant } from '../ui/instant.tsx'
+import { Failure } from '../ui/states.tsx'
+import { TableBox } from '../ui/table-box.tsx'
+
+const dayMs = 86_400_000
+const dayOf = (at: number): string => new Date(at).toISOString().slice(0, 10)
+
+/** Replays the tickets of a range as if every user had the draft. Nothing is changed. */
+export function TryPlan({ clientId, terms }: { clientId: string; terms: PlanTerms }): ReactNode {
+  const [now] = useState(() => Date.now())
+  const [from, setFrom] = useState(dayOf(now - 30 * dayMs))
+  const [to, setTo] = useState(dayOf(now + dayMs))
+  const trial = useWhatIf(clientId)
+  return (
+    <section className="card" aria-labelledby="try-plan">
+      <h2 id="try-plan">Try it on past tickets</h2>
+      <form
+        className="row"
+        onSubmit={(event) => {
+          event.preventDefault()
+          trial.mutate({ from, to, plan: terms })
+        }}
+      >
+        <label>
+          From (UTC)
+          <input
+            type="date"
+            required
+            value={from}
+            onChange={(event) => setFrom(event.target.value)}
+          />
+        </label>
+        <label>
+          Before (UTC)
+          <input type="date" required value={to} onChange={(event) => setTo(event.target.value)} />
+        </label>
+        <Button type="submit" disabled={trial.isPending}>
+          {trial.isPending ? 'Replaying …' : 'Try'}
+        </Button>
+      </form>
+      <p className="soft">As if every user had been on this plan. It changes nothing.</p>
+      {trial.error && <Failure error={trial.error} />}
+      {trial.data && <Result whatIf={trial.data} />}
+    </section>
+  )
+}
+
+const figures = [
+  ['Revenue', 'revenueUsdExact'],
+  ['Margin', 'marginUsdExact'],
+  ['Included usage', 'includedUsdExact'],
+  ['Included and not used', 'includedUnusedUsdExact'],
+  ['Overage', 'overageUsdExact'],
+] as const
+
+const Result = ({ whatIf: { total, runOuts, moreRunOuts } }: { whatIf: WhatIf }): ReactNode => (
+  <div className="stack" role="status">
+    <p>
+      Users with tickets: {formatCount(total.users)}, of whom {formatCount(total.usersPayingMore)}{' '}
+      would pay more, {formatCount(total.usersPayingLess)} less and{' '}
+      {formatCount(total.usersPayingSame)} the same. Tickets:{' '}
+      {BigInt(total.tickets).toLocaleString('en-US')}.
+    </p>
+    <TableBox label="Table of the trial">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Figure</th>
+            <th scope="col" className="number">
+              As booked
+            </th>
+            <th scope="col" className="number">
+              With this plan
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {figures.map(([name, field]) => (
+            <tr key={field}>
+              <th scope="row">{name}</th>
+              <td className="number">
+                <ExactDollars value={total.today[field]} />
+              </td>
+              <td className="number">
+                <ExactDollars value={total.whatIf[field]} />
+              </td>
+            </tr>
+          ))}
+          <tr>
+            <th scope="row">Users who run out</th>
+            <td className="number">{total.today.usersRunOut}</td>
+            <td className="number">{total.whatIf.usersRunOut}</td>
+          </tr>
+        </tbody>
+      </table>
+    </TableBox>
+    {runOuts.length > 0 && (
+      <details>
+        <summary>Users who would have run out</summary>
+        <ul className="list">
+          {runOuts.slice(0, 100).map(({ externalUserId, at }) => (
+            <li key={externalUserId}>
+              {externalUserId}, <Instant at={at} />
+            </li>
+          ))}
+        </ul>
+        {runOuts.length + moreRunOuts > 100 && (
+          <p className="soft">and {runOuts.length + moreRunOuts - 100} more</p>
+        )}
+      </details>
+    )}
+  </div>
+)
