@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { listApps, lockInApps } from '../../shared/database/app-groups.ts'
 import { type AppId, type UserId, appId } from '../../shared/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { Link, StoredChain } from '../heads-store.ts'
@@ -240,26 +241,41 @@ export async function appsWithoutRoot(
   { day, cutAt, snapshot, previous }: Window,
   { of, limit, isOwn = false }: AppsOfWindow,
 ): Promise<AppRef[]> {
-  const rows = await many<{ app_id: string; client_id: string }>(
-    db,
-    sql`
+  const others = isOwn ? [] : await appsWithOwnDays(db, cutAt)
+  const rows = await lockInApps(db, {
+    app: of,
+    limit,
+    findApps: () => listApps(db),
+    lock: (app, most) =>
+      many<{ app_id: string; client_id: string }>(
+        db,
+        sql`
     select c.app_id, c.client_id
     from clients c
-    where c.kind = 'public' and (${of}::uuid is null or c.app_id = ${of})
-      and (${isOwn} or not exists (select from test_days where app_id = c.app_id and cut_at <= ${cutAt}))
-      and not exists (select 1 from receipt_roots where app_id = c.app_id and day = ${day}::date)
+    where c.kind = 'public' and (${app}::uuid is null or c.app_id = ${app}) and c.app_id <> all(${others}::uuid[])
+      and not exists (select 1 from receipt_roots where app_id = coalesce(${app}, c.app_id) and day = ${day}::date)
       and exists (
         select 1
         from ledger_entries e
-        where e.app_id = c.app_id and e.kind = 'charge' and e.charged_app_id is null
+        where e.app_id = coalesce(${app}, c.app_id) and e.kind = 'charge' and e.charged_app_id is null
           and e.xact >= pg_snapshot_xmin(${previous}::pg_snapshot)::text::bigint
           and e.xact < pg_snapshot_xmax(${snapshot}::pg_snapshot)::text::bigint
           and pg_visible_in_snapshot(e.xact::text::xid8, ${snapshot}::pg_snapshot)
           and not pg_visible_in_snapshot(e.xact::text::xid8, ${previous}::pg_snapshot))
     order by c.app_id
-    limit ${limit}`,
-  )
+    limit ${most}`,
+      ),
+  })
   return rows.map((row) => ({ id: appId(row.app_id), clientId: row.client_id }))
+}
+
+/** Lists test apps that have their own days at `cutAt`. */
+async function appsWithOwnDays(db: Db, cutAt: Date): Promise<string[]> {
+  const rows = await many<{ app_id: string }>(
+    db,
+    sql`select distinct app_id from test_days where cut_at <= ${cutAt}`,
+  )
+  return rows.map((row) => row.app_id)
 }
 
 interface AppsOfWindow {

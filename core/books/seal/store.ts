@@ -1,4 +1,5 @@
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import { listApps, lockInApps } from '../../shared/database/app-groups.ts'
 import type { AppId } from '../../shared/ids.ts'
 import { allowLongStatements } from '../store.ts'
 
@@ -188,27 +189,34 @@ export async function insertCheckpoint(db: Db, app: AppId, of: Checkpoint): Prom
  * Reads one or two entries per app, regardless of their number.
  */
 export async function unsealedSince(db: Db): Promise<Date | null> {
-  const row = await one<{ since: Date | null }>(
-    db,
-    sql`
+  const rows = await lockInApps(db, {
+    app: null,
+    limit: Infinity,
+    findApps: () => listApps(db),
+    lock: (app) =>
+      many<{ since: Date | null }>(
+        db,
+        sql`
     select min(coalesce(c.created_at, e.created_at)) as since
     from clients a
     left join lateral (
       select created_at, snapshot
       from checkpoints
-      where app_id = a.app_id
+      where app_id = coalesce(${app}, a.app_id)
       order by number desc
       limit 1) c on true
     cross join lateral (
       select created_at
       from ledger_entries
-      where app_id = a.app_id and xact >= coalesce(pg_snapshot_xmin(c.snapshot)::text::bigint, 0)
+      where app_id = coalesce(${app}, a.app_id) and xact >= coalesce(pg_snapshot_xmin(c.snapshot)::text::bigint, 0)
         and (c.snapshot is null or not pg_visible_in_snapshot(xact::text::xid8, c.snapshot))
       order by xact
       limit 1) e
-    where a.kind = 'public'`,
-  )
-  return row.since
+    where a.kind = 'public' and (${app}::uuid is null or a.app_id = ${app})`,
+      ),
+  })
+  const times = rows.flatMap(({ since }) => since ?? [])
+  return times.toSorted((a, b) => a.getTime() - b.getTime())[0] ?? null
 }
 
 export interface Extent {

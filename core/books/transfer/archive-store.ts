@@ -110,6 +110,9 @@ export async function monthsToArchive(
   const rows = await many<{ month: string }>(
     db,
     sql`
+    with restored as materialized (
+      select month from ticket_archives where restored_at > ${restoredBefore}
+    )
     select month
     from (
       select replace(substr(c.relname, 9), '_', '-') as month
@@ -117,10 +120,7 @@ export async function monthsToArchive(
       join pg_class c on c.oid = i.inhrelid
       where i.inhparent = 'tickets'::regclass and c.relname ~ '^tickets_[0-9]{4}_[0-9]{2}$') parts
     where (month || '-01')::date::timestamp at time zone 'UTC' + interval '1 month' <= ${before}
-      and not exists (
-        select 1
-        from ticket_archives a
-        where a.month = (parts.month || '-01')::date and a.restored_at > ${restoredBefore})
+      and (month || '-01')::date not in (select month from restored)
     order by month`,
   )
   return rows.map((row) => row.month)

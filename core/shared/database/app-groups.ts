@@ -1,6 +1,6 @@
 import { type Db, type Pool, commitWith } from '../../lib/sql.ts'
-import type { AppId } from '../ids.ts'
-import { hasDistributedTables } from './store.ts'
+import { type AppId, appId } from '../ids.ts'
+import { hasDistributedTables, listAppIds } from './store.ts'
 
 // On a Citus cluster (docs/citus.md) the rows of one app are on one node. A statement whose tables
 // all have the condition `app_id = …` runs there unchanged, locks and lateral joins included; a
@@ -47,13 +47,16 @@ interface Search<R> {
   /** The only app to search; null for all. */
   readonly app: AppId | null
   readonly limit: number
-  /** Returns apps with rows to lock, without locking them. */
+  /** Returns apps that may have such rows, without locking them. */
   findApps(): Promise<readonly AppId[]>
-  /** Locks rows of an app, or of all apps if `app` is null. */
+  /** Returns rows of an app, or of all apps if `app` is null, locked if the caller needs it. */
   lock(app: AppId | null, limit: number): Promise<readonly R[]>
 }
 
-/** Locks rows of several apps: app by app on a cluster, which refuses locks on several nodes. */
+/**
+ * Locks or searches rows of several apps: app by app on a cluster, which refuses locks on several
+ * nodes, and some joins.
+ */
 export async function lockInApps<R>(db: Db, search: Search<R>): Promise<readonly R[]> {
   const { app, limit, findApps, lock } = search
   if (app !== null || !isDistributed(db)) return lock(app, limit)
@@ -64,3 +67,6 @@ export async function lockInApps<R>(db: Db, search: Search<R>): Promise<readonly
   }
   return locked
 }
+
+/** Returns all apps by id, for searches that no index narrows. */
+export const listApps = async (db: Db): Promise<AppId[]> => (await listAppIds(db)).map(appId)

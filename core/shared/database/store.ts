@@ -1,4 +1,4 @@
-import { type Db, one, sql } from '../../lib/sql.ts'
+import { type Db, many, one, sql } from '../../lib/sql.ts'
 
 /** Returns the time limits that connections to `db` lack, by the names of their settings. */
 export async function missingLimits(db: Db): Promise<string[]> {
@@ -27,6 +27,12 @@ export async function hasDistributedTables(db: Db): Promise<boolean> {
       where logicalrelid = to_regclass('tickets') and partmethod = 'h') as is_distributed`,
   )
   return is_distributed
+}
+
+/** Returns the ids of all apps in order. */
+export async function listAppIds(db: Db): Promise<string[]> {
+  const rows = await many<{ id: string }>(db, sql`select id from apps order by id`)
+  return rows.map(({ id }) => id)
 }
 
 /** Returns the position in the primary's log up to which a replica has replayed; null at a primary. */
