@@ -9,6 +9,7 @@ import { Audit } from './audit/audit.tsx'
 import { Invoice } from './invoices/invoice.tsx'
 import { Invoices } from './invoices/invoices.tsx'
 import { Overview } from './overview/overview.tsx'
+import { Money } from './money/money.tsx'
 import { EditPlan, NewPlan } from './plans/edit-plan.tsx'
 import { Plans } from './plans/plans.tsx'
 import { Settings } from './settings/settings.tsx'
@@ -98,12 +99,23 @@ const editPlan = createRoute({
   path: '/$clientId/plans/$planId',
   component: EditPlan,
 })
+const money = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/money',
+  component: Money,
+  validateSearch: ({ user }: Record<string, unknown>): { user?: string } => {
+    // A user's id that looks like a number is read as one.
+    const text = typeof user === 'number' ? String(user) : user
+    return typeof text === 'string' && text !== '' ? { user: text } : {}
+  },
+})
 
 const routeTree = root.addChildren([
   apps,
   overview,
   invoicesRoute,
   invoice,
+  money,
   plans,
   newPlan,
   editPlan,

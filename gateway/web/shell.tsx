@@ -61,6 +61,11 @@ function AppLinks({ clientId }: { clientId: string }): ReactNode {
           </Link>
         </li>
         <li>
+          <Link to="/$clientId/money" params={params}>
+            Money
+          </Link>
+        </li>
+        <li>
           <Link to="/$clientId/plans" params={params}>
             Plans
           </Link>
@@ -87,9 +92,6 @@ function AppLinks({ clientId }: { clientId: string }): ReactNode {
             </Link>
           </li>
         )}
-        <li>
-          <a href={`/apps/${encodeURIComponent(clientId)}/billing`}>Payment account</a>
-        </li>
       </ul>
     </>
   )

@@ -10,7 +10,16 @@ import {
 
 /** The dashboard in a real browser, on a real service. */
 const hostile = '<img src=x onerror=alert(1)><b>"\'&'
-const views = ['', '/invoices', '/webhooks', '/team', '/audit'] as const
+const views = [
+  '',
+  '/invoices',
+  '/money',
+  '/plans',
+  '/webhooks',
+  '/settings',
+  '/team',
+  '/audit',
+] as const
 
 describe.runIf(executablePath)('the dashboard', () => {
   const { quickstart, clientId, open, logIn, owner, show, forgive, inviteViewer, spend } =

@@ -1,0 +1,146 @@
+import {
+  type UseMutationResult,
+  infiniteQueryOptions,
+  queryOptions,
+  useMutation,
+  useQueryClient,
+} from '@tanstack/react-query'
+import { type Schemas, api, unwrap } from './client.ts'
+
+export type Wallet = Schemas['Wallet']
+export type Transaction = Schemas['WalletTransaction']
+export type Processor = Schemas['PaymentProcessor']
+
+/** Whose money is shown: of a user in billing mode merchant, otherwise of the app's owner. */
+export interface Payer {
+  readonly clientId: string
+  readonly externalUserId: string | undefined
+}
+
+const payerQuery = ({ externalUserId }: Payer) =>
+  externalUserId === undefined ? {} : { externalUserId }
+
+const keyOf = (clientId: string) => ['money', clientId] as const
+
+export const processorQuery = (clientId: string) =>
+  queryOptions({
+    queryKey: [...keyOf(clientId), 'processor'],
+    queryFn: () =>
+      unwrap(
+        api.GET('/api/v1/apps/{clientId}/billing/processor', { params: { path: { clientId } } }),
+      ),
+  })
+
+export const walletQuery = (payer: Payer) =>
+  queryOptions({
+    queryKey: [...keyOf(payer.clientId), 'wallet', payer.externalUserId],
+    queryFn: () =>
+      unwrap(
+        api.GET('/api/v1/apps/{clientId}/billing/wallet', {
+          params: { path: { clientId: payer.clientId }, query: payerQuery(payer) },
+        }),
+      ),
+  })
+
+export const transactionsQuery = (payer: Payer) =>
+  infiniteQueryOptions({
+    queryKey: [...keyOf(payer.clientId), 'transactions', payer.externalUserId],
+    initialPageParam: '',
+    getNextPageParam: ({ nextCursor }: Schemas['WalletTransactions']) => nextCursor,
+    queryFn: ({ pageParam: cursor }) =>
+      unwrap(
+        api.GET('/api/v1/apps/{clientId}/billing/wallet/transactions', {
+          params: {
+            path: { clientId: payer.clientId },
+            query: { ...payerQuery(payer), ...(cursor !== '' && { cursor }) },
+          },
+        }),
+      ),
+  })
+
+export const overageQuery = (clientId: string) =>
+  queryOptions({
+    queryKey: [...keyOf(clientId), 'overage'],
+    queryFn: () =>
+      unwrap(
+        api.GET('/api/v1/apps/{clientId}/billing/overage', { params: { path: { clientId } } }),
+      ),
+  })
+
+/** Runs a change, then reads the app's money again. */
+function useChange<Input, Output>(
+  clientId: string,
+  mutationFn: (input: Input) => Promise<Output>,
+): UseMutationResult<Output, Error, Input> {
+  const queries = useQueryClient()
+  return useMutation({
+    mutationFn,
+    onSuccess: () => queries.invalidateQueries({ queryKey: keyOf(clientId) }),
+  })
+}
+
+/** A page of the processor leads back to this view. */
+const leadBack = () => ({ successUrl: location.href, cancelUrl: location.href })
+
+/** Changes that lead to a page of the payment processor return its address. */
+export function usePayerChanges(payer: Payer) {
+  const { clientId } = payer
+  const params = { path: { clientId } }
+  // One key for each page that is opened, so that a repeated click opens the same page.
+  const headers = () => ({ 'idempotency-key': crypto.randomUUID() })
+  return {
+    topUp: useChange(clientId, async (amountUsd: string) => {
+      const body = { amountUsd, ...payerQuery(payer), ...leadBack() }
+      const url = '/api/v1/apps/{clientId}/billing/wallet/top-up'
+      return (await unwrap(api.POST(url, { params: { ...params, header: headers() }, body })))
+        .checkoutUrl
+    }),
+    addCard: useChange(clientId, async () => {
+      const body = { ...payerQuery(payer), ...leadBack() }
+      const url = '/api/v1/apps/{clientId}/billing/payment-method'
+      return (await unwrap(api.POST(url, { params: { ...params, header: headers() }, body })))
+        .checkoutUrl
+    }),
+    collect: useChange(clientId, () =>
+      unwrap(
+        api.POST('/api/v1/apps/{clientId}/billing/collect', { params, body: payerQuery(payer) }),
+      ),
+    ),
+  }
+}
+
+export function useProcessorChanges(clientId: string) {
+  const params = { path: { clientId } }
+  return {
+    connect: useChange(clientId, async () => {
+      const url = '/api/v1/apps/{clientId}/billing/processor/connect'
+      return (await unwrap(api.POST(url, { params }))).url
+    }),
+    disconnect: useChange(clientId, () =>
+      unwrap(api.DELETE('/api/v1/apps/{clientId}/billing/processor', { params })),
+    ),
+  }
+}
+
+export const useUpdateOverage = (clientId: string) =>
+  useChange(clientId, (ceilingUsdMicros: string | null) =>
+    unwrap(
+      api.PUT('/api/v1/apps/{clientId}/billing/overage', {
+        params: { path: { clientId } },
+        body: { ceilingUsdMicros },
+      }),
+    ),
+  )
+
+/** Reads the statement of a month as CSV. Refused for a month that has not ended. */
+export const useStatement = (clientId: string) =>
+  useMutation({
+    mutationFn: (month: string): Promise<string> =>
+      unwrap<string>(
+        api.GET('/api/v1/apps/{clientId}/billing/statements/{month}', {
+          params: { path: { clientId, month } },
+          headers: { accept: 'text/csv' },
+          parseAs: 'text',
+        }),
+      ),
+  })
