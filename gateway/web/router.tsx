@@ -21,6 +21,8 @@ import type { DeliveryStatus } from './api/webhooks.ts'
 import { deliveryStatuses } from './webhooks/deliveries.tsx'
 import { Webhook } from './webhooks/webhook.tsx'
 import { Webhooks } from './webhooks/webhooks.tsx'
+import { parseOverviewSearch, parseUsageSearch } from './ui/usage/search.ts'
+import { Usage } from './usage/usage.tsx'
 
 /** Every view of the dashboard has its address here, below /app. */
 const root = createRootRoute({
@@ -41,6 +43,13 @@ const overview = createRoute({
   getParentRoute: () => root,
   path: '/$clientId',
   component: Overview,
+  validateSearch: parseOverviewSearch,
+})
+const usage = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/usage',
+  component: Usage,
+  validateSearch: parseUsageSearch,
 })
 export const invoicesRoute = createRoute({
   getParentRoute: () => root,
@@ -113,6 +122,7 @@ const money = createRoute({
 const routeTree = root.addChildren([
   apps,
   overview,
+  usage,
   invoicesRoute,
   invoice,
   money,

@@ -56,6 +56,11 @@ function AppLinks({ clientId }: { clientId: string }): ReactNode {
           </Link>
         </li>
         <li>
+          <Link to="/$clientId/usage" params={params}>
+            Usage
+          </Link>
+        </li>
+        <li>
           <Link to="/$clientId/invoices" params={params}>
             Invoices
           </Link>

@@ -1,38 +1,85 @@
 import { useQuery } from '@tanstack/react-query'
-import { useParams } from '@tanstack/react-router'
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import type { Schemas } from '../api/client.ts'
 import { appQuery, billingQuery } from '../api/queries.ts'
 import { Micros } from '../ui/amount.tsx'
-import { formatCount } from '../ui/amounts.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Period } from '../ui/instant.tsx'
 import { Page } from '../ui/page.tsx'
-import { DailyTickets } from './daily-tickets.tsx'
+import { Loading } from '../ui/states.tsx'
+import { Days } from '../ui/usage/days.tsx'
+import { useAppNow } from '../ui/usage/now.ts'
+import { toRange } from '../ui/usage/range.ts'
+import { RangeDates, RangePicker } from '../ui/usage/range-picker.tsx'
+import { rangeOf } from '../ui/usage/search.ts'
+import { Totals } from '../ui/usage/totals.tsx'
+import { Attention } from './attention.tsx'
+import { Top } from './top.tsx'
 
-/** What an app used and cost in the current period. */
+/** What an app used and cost in a range, beside the range before, and what needs attention. */
 export function Overview(): ReactNode {
   const { clientId } = useParams({ from: '/$clientId' })
+  const search = useSearch({ from: '/$clientId' })
+  const navigate = useNavigate({ from: '/$clientId' })
   const app = useQuery(appQuery(clientId))
   const billing = useQuery(billingQuery(clientId))
-  const cycle = billing.data?.cycle
+  const now = useAppNow(clientId)
+  const title = app.data?.name ?? 'Overview'
+  if (now === undefined)
+    return (
+      <Page title={title}>
+        <Loading rows={6} />
+      </Page>
+    )
+  const range = toRange(search, now)
+  const kept = rangeOf(search)
+  const { figure = 'tickets' } = search
   return (
     <Page
-      title={app.data?.name ?? 'Overview'}
-      about={cycle && <Period from={cycle.periodStart} to={cycle.periodEnd} />}
+      title={title}
+      about={<RangeDates range={range} />}
+      actions={
+        <Link className="button" to="/$clientId/usage" params={{ clientId }} search={kept}>
+          Usage in detail, live
+        </Link>
+      }
     >
       <Answer query={app} rows={1}>
-        {(data) => <MissingSecret app={data} />}
+        {() => <Attention clientId={clientId} range={range} search={kept} />}
       </Answer>
-      <Answer query={billing} rows={6}>
-        {(data) => (
-          <>
-            <Unpriced count={data.cycle.usage.unpricedCount} />
-            <Figures billing={data} />
-            <DailyTickets timeline={data.cycle.timeline} />
-            <Plan billing={data} />
-          </>
+      <RangePicker
+        search={search}
+        range={range}
+        onChoose={(chosen) =>
+          void navigate({
+            search: { ...chosen, ...(search.figure && { figure }) },
+            resetScroll: false,
+          })
+        }
+      />
+      <Totals clientId={clientId} range={range} />
+      <Days
+        clientId={clientId}
+        range={range}
+        figure={figure}
+        onFigure={(chosen) =>
+          void navigate({ search: { ...kept, figure: chosen }, resetScroll: false })
+        }
+        linkDay={(day) => (
+          <Link
+            to="/$clientId/usage"
+            params={{ clientId }}
+            search={{ from: day, to: day, by: 'user' }}
+          >
+            {day}
+          </Link>
         )}
+      />
+      <Top clientId={clientId} by="pipeline_model" range={range} search={kept} />
+      <Top clientId={clientId} by="user" range={range} search={kept} />
+      <Answer query={billing} rows={2}>
+        {(data) => <Plan billing={data} />}
       </Answer>
     </Page>
   )
@@ -40,57 +87,8 @@ export function Overview(): ReactNode {
 
 type Billing = Schemas['BillingSummary']
 
-const MissingSecret = ({ app }: { app: Schemas['App'] }): ReactNode =>
-  app.m2mOidcClient?.hasSecret || !app.canEdit ? null : (
-    <p className="notice">
-      This app has no client secret, so no backend can call the API for it. Create one with{' '}
-      <code>POST /api/v1/apps/{app.clientId}/credentials</code>.
-    </p>
-  )
-
-const Unpriced = ({ count }: { count: number }): ReactNode =>
-  count === 0 ? null : (
-    <p className="notice">
-      {formatCount(count)} tickets wait for the price of ETH. No amount in dollars includes them
-      yet.
-    </p>
-  )
-
-function Figures({ billing }: { billing: Billing }): ReactNode {
-  const { usage } = billing.cycle
-  return (
-    <dl className="stats">
-      <div>
-        <dt>Tickets</dt>
-        <dd>{formatCount(usage.requestCount)}</dd>
-      </div>
-      <div>
-        <dt>Network cost</dt>
-        <dd>
-          <Micros value={usage.networkFeeUsdMicros} />
-          <small>{usage.totalFeeEth} ETH</small>
-        </dd>
-      </div>
-      <div>
-        <dt>Charged to the owner</dt>
-        <dd>
-          <Micros value={usage.ownerChargeUsdMicros} />
-          <small>
-            {billing.platformCutPercent === null
-              ? 'network cost, no platform cut'
-              : `with a platform cut of ${billing.platformCutPercent} %`}
-          </small>
-        </dd>
-      </div>
-      <div>
-        <dt>Pixels</dt>
-        <dd>{BigInt(usage.totalUnits).toLocaleString('en-US')}</dd>
-      </div>
-    </dl>
-  )
-}
-
-function Plan({ billing: { plan, subscription } }: { billing: Billing }): ReactNode {
+/** The plan, and the period by which it is billed, whatever range is shown. */
+function Plan({ billing: { plan, subscription, cycle } }: { billing: Billing }): ReactNode {
   return (
     <section className="card" aria-labelledby="plan">
       <h2 id="plan">Plan</h2>
@@ -117,6 +115,12 @@ function Plan({ billing: { plan, subscription } }: { billing: Billing }): ReactN
           <div>
             <dt>Subscription</dt>
             <dd>{subscription?.status ?? 'none'}</dd>
+          </div>
+          <div>
+            <dt>Running period</dt>
+            <dd>
+              <Period from={cycle.periodStart} to={cycle.periodEnd} />
+            </dd>
           </div>
         </dl>
       )}

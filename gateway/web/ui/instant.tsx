@@ -3,10 +3,19 @@ import type { ReactNode } from 'react'
 const dateAndTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
 const dateOnly = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' })
 
+const timeOnly = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' })
+
 /** An instant in the reader's time zone. UTC shows on hover. */
-export const Instant = ({ at }: { at: string }): ReactNode => (
+export const Instant = ({
+  at,
+  isTimeOnly = false,
+}: {
+  at: string
+  /** Shows the time to the second, without the date. */
+  isTimeOnly?: boolean
+}): ReactNode => (
   <time dateTime={at} title={`${at.replace('T', ' ').replace(/(\.\d+)?Z$/, '')} UTC`}>
-    {dateAndTime.format(new Date(at))}
+    {(isTimeOnly ? timeOnly : dateAndTime).format(new Date(at))}
   </time>
 )
 

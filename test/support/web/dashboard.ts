@@ -28,10 +28,10 @@ export const viewer = {
 type ContextOptions = Parameters<Browser['newContext']>[0]
 
 /**
- * Starts a service and a browser for the tests of a `describe`. A test fails if a page reports what
+ * Starts a service, with further settings if given, and a browser for the tests of a `describe`. A test fails if a page reports what
  * it must not: errors of scripts, refusals of the policy, dialogs.
  */
-export function setUpDashboard() {
+export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) {
   let running: TestService
   let browser: Browser
   let complaints: string[] = []
@@ -40,7 +40,7 @@ export function setUpDashboard() {
   const clientId = (): string => quickstart().clientId
 
   beforeAll(async () => {
-    running = await startTestService()
+    running = await startTestService(settings)
     browser = await chromium.launch({ executablePath, args: flags })
   })
   afterAll(async () => {
@@ -112,8 +112,9 @@ export function setUpDashboard() {
         const invited = { clientId: clientId(), email: viewer.email, role: 'viewer' }
         await core.management.upsertMember(invited)
       }),
-    /** Books one ticket of 0.36 USD of a user of the app. */
-    spend: (externalUserId = 'ada') => spend(quickstart(), externalUserId),
+    /** Sends one ticket of 0.36 USD of a user of the app. */
+    spend: (externalUserId = 'ada', ticket: SentTicket = {}) =>
+      spend(quickstart(), externalUserId, ticket),
   }
 }
 
@@ -162,9 +163,17 @@ interface AxeResult {
   }[]
 }
 
+interface SentTicket {
+  /** When the signer signed it; now if absent. */
+  readonly signedAt?: Date
+  /** Further fields of the event's data. */
+  readonly data?: object
+}
+
 async function spend(
   quickstart: TestService['service']['quickstart'],
   externalUserId: string,
+  { signedAt = new Date(), data = {} }: SentTicket,
 ): Promise<void> {
   const { clientId, platformUrl, sidecarUrl, webhookSecret } = quickstart
   const json = { 'content-type': 'application/json' }
@@ -179,10 +188,15 @@ async function spend(
     authId: `${clientId}:${externalUserId}`,
     computed_fee: '120000000000000',
   })
+  const signed = { current_time: signedAt.toISOString(), current_time_unix: signedAt.getTime() }
   const pushed = await fetch(`${sidecarUrl}/events`, {
     method: 'POST',
     headers: { ...json, 'x-webhook-secret': webhookSecret },
-    body: JSON.stringify(ticket),
+    body: JSON.stringify({
+      ...ticket,
+      timestamp: `${signedAt.getTime()}`,
+      data: { ...ticket.data, ...signed, ...data },
+    }),
   })
   expect(pushed.status).toBe(202)
 }

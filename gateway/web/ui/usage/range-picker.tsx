@@ -1,0 +1,173 @@
+import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'react'
+import { Button } from '../button.tsx'
+import './usage.css'
+import { Instant, Period } from '../instant.tsx'
+import {
+  type Preset,
+  type Range,
+  type RangeSearch,
+  type Span,
+  dayOf,
+  parseRangeSearch,
+  presetOf,
+  presets,
+} from './range.ts'
+
+const labels: Readonly<Record<Preset, string>> = {
+  '1h': 'Last hour',
+  '24h': '24 hours',
+  '7d': '7 days',
+  '30d': '30 days',
+  month: 'This month',
+  'last-month': 'Last month',
+  '90d': '90 days',
+  '1y': 'Year',
+}
+
+interface RangePickerProps {
+  readonly search: RangeSearch
+  readonly range: Range
+  readonly onChoose: (search: RangeSearch) => void
+}
+
+/** Chooses the range of a view. The keys 1 to 8 choose a preset, C the days. */
+export function RangePicker({ search, range, onChoose }: RangePickerProps): ReactNode {
+  const preset = presetOf(search)
+  const [isOpen, setIsOpen] = useState(preset === undefined)
+  const choose = (chosen: Preset): void => {
+    setIsOpen(false)
+    onChoose({ range: chosen })
+  }
+  useQuickKeys({ choose, openDays: () => setIsOpen(true) })
+  return (
+    <div className="ranges" role="group" aria-label="Range">
+      <div className="segments">
+        {presets.map((each, index) => (
+          <button
+            key={each}
+            type="button"
+            aria-pressed={each === preset}
+            aria-keyshortcuts={`${index + 1}`}
+            title={`Key ${index + 1}`}
+            onClick={() => choose(each)}
+          >
+            {labels[each]}
+          </button>
+        ))}
+        <button
+          type="button"
+          aria-pressed={preset === undefined}
+          aria-expanded={isOpen}
+          aria-keyshortcuts="c"
+          title="Key C"
+          onClick={() => setIsOpen(!isOpen)}
+        >
+          Custom
+        </button>
+      </div>
+      {isOpen && <Days key={`${search.from} ${search.to}`} range={range} onChoose={onChoose} />}
+    </div>
+  )
+}
+
+interface DaysProps {
+  readonly range: Range
+  readonly onChoose: (search: RangeSearch) => void
+}
+
+/** A form for the first and the last day. */
+function Days({ range: { current }, onChoose }: DaysProps): ReactNode {
+  const [from, setFrom] = useState(dayOf(current.start))
+  const [to, setTo] = useState(dayOf(current.end - 1))
+  const first = useRef<HTMLInputElement>(null)
+  useEffect(() => first.current?.focus(), [])
+  const show = (event: FormEvent): void => {
+    event.preventDefault()
+    const chosen = parseRangeSearch({ from, to })
+    if (chosen.from !== undefined) onChoose(chosen)
+  }
+  return (
+    <form className="row" onSubmit={show}>
+      <label>
+        First day (UTC)
+        <input
+          ref={first}
+          type="date"
+          required
+          min="2020-01-01"
+          max={to}
+          value={from}
+          onChange={(event) => setFrom(event.target.value)}
+        />
+      </label>
+      <label>
+        Last day (UTC)
+        <input
+          type="date"
+          required
+          min={from}
+          value={to}
+          onChange={(event) => setTo(event.target.value)}
+        />
+      </label>
+      <Button type="submit">Show</Button>
+    </form>
+  )
+}
+
+interface Keys {
+  choose(preset: Preset): void
+  openDays(): void
+}
+
+/** Listens for the keys of the picker wherever nothing is typed. */
+function useQuickKeys(keys: Keys): void {
+  const latest = useRef(keys)
+  useEffect(() => {
+    latest.current = keys
+  })
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent): void => {
+      if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return
+      const preset = presets[Number(event.key) - 1]
+      if (preset !== undefined) latest.current.choose(preset)
+      else if (event.key !== 'c') return
+      else latest.current.openDays()
+      event.preventDefault()
+    }
+    document.addEventListener('keydown', onKey)
+    return () => document.removeEventListener('keydown', onKey)
+  }, [])
+}
+
+const isTyping = (target: EventTarget | null): boolean =>
+  target instanceof Element && target.closest('input, select, textarea, dialog') !== null
+
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
+
+/** The dates of a range, those of the range before, and the zones in which they are. */
+export const RangeDates = ({ range }: { range: Range }): ReactNode => (
+  <>
+    <SpanDates span={range.current} isOfDays={range.isOfDays} />, compared with{' '}
+    <SpanDates span={range.before} isOfDays={range.isOfDays} />.{' '}
+    {range.isOfDays
+      ? `The ledger counts UTC days; times of day are in your zone, ${zone}.`
+      : `Times are in your zone, ${zone}.`}
+  </>
+)
+
+const SpanDates = ({
+  span: { start, end },
+  isOfDays,
+}: {
+  span: Span
+  isOfDays: boolean
+}): ReactNode => {
+  const [from, to] = [new Date(start).toISOString(), new Date(end - 1).toISOString()]
+  if (isOfDays) return <Period from={from} to={to} />
+  return (
+    <>
+      <Instant at={from} /> – <Instant at={new Date(end).toISOString()} />
+    </>
+  )
+}

@@ -1,0 +1,189 @@
+import { useQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { type ReactNode, useState } from 'react'
+import { usageQuery } from '../api/usage.ts'
+import { Answer } from '../ui/answer.tsx'
+import { Button } from '../ui/button.tsx'
+import { Page } from '../ui/page.tsx'
+import { Empty, Loading } from '../ui/states.tsx'
+import { type Breakdown, breakdownTexts, breakdowns, toRows } from '../ui/usage/breakdown.tsx'
+import { Days } from '../ui/usage/days.tsx'
+import { useAppNow } from '../ui/usage/now.ts'
+import { type Range, toDates, toRange } from '../ui/usage/range.ts'
+import { RangeDates, RangePicker } from '../ui/usage/range-picker.tsx'
+import { type UsageSearch, rangeOf, withRange } from '../ui/usage/search.ts'
+import { RowPages, ShareTable } from '../ui/usage/share-table.tsx'
+import { Totals } from '../ui/usage/totals.tsx'
+import { Live } from './live.tsx'
+import { Losses } from './losses.tsx'
+
+/** What an app used in a range: figures, days, and rows of a grouping; and what it uses now. */
+export function Usage(): ReactNode {
+  const { clientId } = useParams({ from: '/$clientId/usage' })
+  const search = useSearch({ from: '/$clientId/usage' })
+  const navigate = useNavigate({ from: '/$clientId/usage' })
+  const now = useAppNow(clientId)
+  if (now === undefined)
+    return (
+      <Page title="Usage">
+        <Loading />
+      </Page>
+    )
+  const range = toRange(search, now)
+  const { user, figure = 'tickets' } = search
+  /** Changes a part of the address. The page of a table begins again. */
+  const change = (part: UsageSearch): void => {
+    const { page: _, ...rest } = search
+    void navigate({ search: { ...rest, ...part }, resetScroll: false })
+  }
+  return (
+    <Page title="Usage" about={<RangeDates range={range} />}>
+      <RangePicker
+        search={search}
+        range={range}
+        onChoose={(chosen) =>
+          void navigate({ search: withRange(search, chosen), resetScroll: false })
+        }
+      />
+      <UserFilter
+        key={user ?? ''}
+        user={user ?? ''}
+        onChoose={(chosen) => {
+          const { user: _, page: __, ...rest } = search
+          void navigate({ search: { ...rest, ...(chosen !== '' && { user: chosen }) } })
+        }}
+      />
+      <Totals clientId={clientId} range={range} user={user} />
+      <Live clientId={clientId} user={user} search={rangeOf(search)} />
+      <Days
+        clientId={clientId}
+        range={range}
+        user={user}
+        figure={figure}
+        onFigure={(chosen) => change({ figure: chosen })}
+        linkDay={(day) => (
+          <Link
+            to="/$clientId/usage"
+            params={{ clientId }}
+            search={withRange(search, { from: day, to: day })}
+          >
+            {day}
+          </Link>
+        )}
+      />
+      <Groups clientId={clientId} range={range} search={search} change={change} />
+    </Page>
+  )
+}
+
+interface UserFilterProps {
+  readonly user: string
+  readonly onChoose: (user: string) => void
+}
+
+function UserFilter({ user, onChoose }: UserFilterProps): ReactNode {
+  const [text, setText] = useState(user)
+  return (
+    <form
+      className="row"
+      onSubmit={(event) => {
+        event.preventDefault()
+        onChoose(text.trim())
+      }}
+    >
+      <label>
+        Only the user
+        <input
+          type="search"
+          value={text}
+          maxLength={200}
+          placeholder="your id of the user"
+          onChange={(event) => setText(event.target.value)}
+        />
+      </label>
+      <Button type="submit">Show</Button>
+      {user !== '' && <Button onClick={() => onChoose('')}>Show all users</Button>}
+    </form>
+  )
+}
+
+interface GroupsProps {
+  readonly clientId: string
+  readonly range: Range
+  readonly search: UsageSearch
+  readonly change: (part: UsageSearch) => void
+}
+
+/** The rows of the chosen grouping. */
+function Groups({ clientId, range, search, change }: GroupsProps): ReactNode {
+  const { by = 'pipeline_model', user } = search
+  const choices = [
+    ...breakdowns.map((each) => [each, breakdownTexts[each].title] as const),
+    // The API lists losses of all users only.
+    ...(user === undefined ? [['loss', 'Losses'] as const] : []),
+  ]
+  return (
+    <section className="card" aria-labelledby="groups">
+      <h2 id="groups">{by === 'loss' ? 'Losses' : breakdownTexts[by].title}</h2>
+      <div className="segments" role="group" aria-label="Grouping">
+        {choices.map(([each, title]) => (
+          <button
+            key={each}
+            type="button"
+            aria-pressed={each === by}
+            onClick={() => change({ by: each })}
+          >
+            {title}
+          </button>
+        ))}
+      </div>
+      {by === 'loss' ? (
+        <Losses clientId={clientId} dates={toDates(range.current)} />
+      ) : (
+        <Rows key={by} clientId={clientId} by={by} range={range} search={search} change={change} />
+      )}
+    </section>
+  )
+}
+
+const pageSize = 50
+
+function Rows({
+  clientId,
+  by,
+  range,
+  search,
+  change,
+}: GroupsProps & { readonly by: Breakdown }): ReactNode {
+  const { user, page = 1 } = search
+  const selection = { dates: toDates(range.current), groupBy: by, user }
+  const usage = useQuery(usageQuery(clientId, selection))
+  const { title, of, columns } = breakdownTexts[by]
+  return (
+    <Answer query={usage}>
+      {(data) => {
+        const rows = toRows(by, data, { clientId, search: rangeOf(search) }).filter(
+          ({ sums }) => sums.requestCount > 0,
+        )
+        if (rows.length === 0) return <Empty>No ticket was signed in this range.</Empty>
+        return (
+          <>
+            <ShareTable
+              label={`Table of ${title.toLowerCase()}`}
+              of={of}
+              columns={columns}
+              rows={rows.slice((page - 1) * pageSize, page * pageSize)}
+              totals={data.totals}
+            />
+            <RowPages
+              page={page}
+              size={pageSize}
+              total={rows.length}
+              onPage={(next) => change({ page: next })}
+            />
+          </>
+        )
+      }}
+    </Answer>
+  )
+}

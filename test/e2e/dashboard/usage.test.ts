@@ -1,0 +1,286 @@
+import type { Page } from 'playwright-core'
+import { beforeAll, describe, expect, it, vi } from 'vitest'
+import {
+  executablePath,
+  send,
+  setUpDashboard,
+  viewer,
+  violations,
+} from '../../support/web/dashboard.ts'
+
+/** The overview and the usage of ranges, and live spend, in a real browser on a real service. */
+const dayMs = 86_400_000
+
+describe.runIf(executablePath)('usage in the dashboard', () => {
+  const { quickstart, clientId, open, logIn, owner, show, forgive, inviteViewer, spend } =
+    setUpDashboard({ LOSS_GRACE_SECONDS: '1' })
+  const daysAgo = (days: number) => new Date(Date.now() - days * dayMs)
+
+  beforeAll(async () => {
+    await inviteViewer()
+    // One lies in the seven days before the latest seven, and none before these.
+    await spend('ada', { signedAt: daysAgo(9), data: { session_id: 'early' } })
+    await spend('ada', { signedAt: daysAgo(3), data: { session_id: 'later' } })
+    await spend('grace', {
+      signedAt: daysAgo(2),
+      data: { session_id: 'later', app: 'llm/llama', pipeline: 'llm', model_id: 'llama' },
+    })
+    // Tickets 1 to 4 of the session never arrive.
+    await spend('grace', { signedAt: daysAgo(1), data: { session_id: 'gap', sequence_number: 0 } })
+    await spend('grace', { signedAt: daysAgo(1), data: { session_id: 'gap', sequence_number: 5 } })
+    const page = await owner()
+    const isBooked = async () => (await readUsage(page, {})).totals.requestCount === 5
+    await vi.waitUntil(isBooked, { timeout: 20_000 })
+    await page.context().close()
+  })
+
+  it('shows the figures that the API answers for the range, and their change', async () => {
+    const page = await owner(`/${clientId()}?range=7d`)
+    await expect.poll(() => figure(page, 'Tickets')).toBe('4\n+300 %, 1 before')
+    expect(await figure(page, 'Active users')).toBe('2\n+100 %, 1 before')
+    const { totals } = await readUsage(page, lastSevenDays())
+    expect(totals.requestCount).toBe(4)
+    const shown = {
+      'Network cost': totals.networkFeeUsdMicros,
+      'Charged to the owner': totals.ownerChargeUsdMicros,
+      'Billed to end users': totals.endUserBillableUsdMicros,
+    }
+    for (const [name, micros] of Object.entries(shown)) {
+      const exact = `${BigInt(micros) / 1_000_000n}.${micros.slice(-6).padStart(6, '0')} USD`
+      const value = page.locator('dt', { hasText: name }).locator('xpath=../dd/span')
+      expect([name, await value.getAttribute('title')]).toEqual([name, exact])
+    }
+    await page.getByRole('button', { name: '30 days' }).click()
+    await expect.poll(() => figure(page, 'Tickets')).toBe('5\nno tickets before')
+    expect(await figure(page, 'Active users')).toBe('2\nno users before')
+  })
+
+  it('charts days in the figure that was chosen, with a table', async () => {
+    const page = await owner(`/${clientId()}?range=7d`)
+    await page.locator('.chart canvas').waitFor()
+    await page.getByText('As a table').click()
+    const rows = page.getByRole('region', { name: 'Table of days' }).locator('tbody tr')
+    const { byDay = [] } = await readUsage(page, { ...lastSevenDays(), groupBy: 'day' })
+    const used = byDay.filter(({ requestCount }) => requestCount > 0)
+    const shown = await rows.evaluateAll((all: { innerText: string }[]) =>
+      all.map(({ innerText }) => innerText.split('\t').slice(0, 2).join(' ')),
+    )
+    expect(shown).toEqual(used.map(({ date, requestCount }) => `${date} ${requestCount}`))
+    await page.getByLabel('Figure').selectOption('Charged to the owner')
+    await page.getByRole('heading', { name: 'Charged to the owner by day' }).waitFor()
+    expect(new URL(page.url()).search).toBe('?range=7d&figure=owner')
+  })
+
+  it('keeps range, grouping and user in the address, over reload and back', async () => {
+    const page = await owner(`/${clientId()}`)
+    await page.getByRole('button', { name: '7 days' }).waitFor()
+    await page.keyboard.press('3')
+    await page.waitForURL(/range=7d/)
+    await page.getByRole('link', { name: 'All users' }).click()
+    await page.waitForURL(/\/usage\?range=7d&by=user/)
+    const users = page.getByRole('region', { name: 'Table of users' }).locator('tbody tr')
+    await expect.poll(() => firstCells(users)).toEqual(['grace', 'ada'])
+    await page.reload()
+    await expect.poll(() => firstCells(users)).toEqual(['grace', 'ada'])
+    expect(await pressed(page)).toEqual(['7 days', 'Users'])
+    await users.getByRole('link', { name: 'ada' }).click()
+    await page.waitForURL(/user=ada/)
+    await expect.poll(() => figure(page, 'Tickets')).toBe('1\nas before, 1 before')
+    await page.getByRole('button', { name: 'Sessions' }).click()
+    const sessions = page.getByRole('region', { name: 'Table of sessions' }).locator('tbody tr')
+    await expect.poll(() => firstCells(sessions)).toEqual(['later\nada'])
+    await page.goBack()
+    await page.goBack()
+    await expect.poll(() => firstCells(users)).toEqual(['grace', 'ada'])
+    await page.goBack()
+    await page.getByRole('heading', { name: 'Demo', level: 1 }).waitFor()
+    expect(await pressed(page)).toEqual(['7 days'])
+  })
+
+  it('shows chosen days, the rows of a grouping by cost, and their share', async () => {
+    const page = await owner(`/${clientId()}/usage?by=pipeline_model`)
+    await page.getByRole('button', { name: 'Custom' }).click()
+    const [from, to] = [daysAgo(3), daysAgo(2)].map((day) => day.toISOString().slice(0, 10))
+    await page.getByLabel('First day (UTC)').fill(from ?? '')
+    await page.getByLabel('Last day (UTC)').fill(to ?? '')
+    await page.locator('.ranges').getByRole('button', { name: 'Show' }).click()
+    await page.waitForURL(new RegExp(`from=${from}&to=${to}`))
+    const table = page.getByRole('region', { name: 'Table of pipelines and models' })
+    await expect.poll(() => table.locator('tbody tr').count()).toBe(2)
+    await expect
+      .poll(() => table.innerText())
+      .toMatch(/llm\s+llama\s+1\s+\$0\.36\s+\$0\.36\s+\$0\.36\s+50\.0 %/)
+    await page.getByLabel('Only the user').fill('nobody-of-the-kind')
+    await page.getByLabel('Only the user').press('Enter')
+    await page.getByRole('alert').first().waitFor()
+    await page.getByRole('button', { name: 'Show all users' }).click()
+    await expect.poll(() => table.locator('tbody tr').count()).toBe(2)
+    forgive(/404/)
+  })
+
+  it('names losses on the overview, and leads to them', async () => {
+    const page = await owner(`/${clientId()}?range=7d`)
+    const item = page.getByRole('listitem').filter({ hasText: 'Losses' })
+    await item.getByText('4 tickets of the range never arrived').waitFor()
+    await item.getByRole('link', { name: 'See losses' }).click()
+    const row = page.getByRole('region', { name: 'Table of losses' }).locator('tbody tr')
+    await expect.poll(() => firstCells(row)).toEqual(['gap'])
+    expect(await pressed(page)).toEqual(['7 days', 'Losses'])
+  })
+
+  it('shows a ticket within two seconds, adds it to the last minute, and pauses', async () => {
+    const page = await owner(`/${clientId()}/usage`)
+    const state = page.getByRole('status', { name: 'Connection' })
+    await expect.poll(() => state.innerText()).toBe('Live')
+    const rows = page.getByRole('region', { name: 'Table of live charges' }).locator('tbody tr')
+    const delays: number[] = []
+    for (const count of [1, 2, 3]) {
+      await spend('ada')
+      const sentAt = Date.now()
+      await expect.poll(() => rows.count(), { interval: 25, timeout: 10_000 }).toBe(count)
+      delays.push(Date.now() - sentAt)
+    }
+    // A busy machine may delay one of them.
+    expect(Math.min(...delays)).toBeLessThan(2_000)
+    await page.getByText('billed to end users for 3 tickets in the last 60 seconds').waitFor()
+    expect(await page.locator('.minute strong').innerText()).toBe('$1.08')
+    expect(await rows.first().innerText()).toMatch(/ada\s+1\s+\$0\.36\s+\$0\.36\s+\$0\.36/)
+    await page.getByRole('button', { name: 'Pause' }).click()
+    expect(await state.innerText()).toBe('Paused')
+    await expect.poll(openStreams).toBe(0)
+    await spend('grace')
+    await page.getByRole('button', { name: 'Resume' }).click()
+    await expect.poll(() => state.innerText()).toBe('Live')
+    await spend('linus')
+    await rows.getByText('linus').waitFor()
+    expect(await rows.count()).toBeLessThanOrEqual(5)
+  })
+
+  it('closes the stream on the server when the view is left', async () => {
+    const page = await owner(`/${clientId()}/usage`)
+    await expect.poll(openStreams).toBe(1)
+    await page.getByRole('link', { name: 'Overview' }).click()
+    await page.getByRole('heading', { name: 'Demo', level: 1 }).waitFor()
+    await expect.poll(openStreams).toBe(0)
+    await page.goBack()
+    await expect.poll(openStreams).toBe(1)
+    await page.close()
+    await expect.poll(openStreams).toBe(0)
+  })
+
+  it('says that it reconnects while the service cannot be reached, and goes on', async () => {
+    const page = await owner(`/${clientId()}/usage`)
+    const state = page.getByRole('status', { name: 'Connection' })
+    await expect.poll(() => state.innerText()).toBe('Live')
+    const address = '**/usage/stream*'
+    await page.route(address, (route) => route.abort())
+    await page.getByRole('button', { name: 'Pause' }).click()
+    await page.getByRole('button', { name: 'Resume' }).click()
+    await expect.poll(() => state.innerText()).toBe('Reconnecting …')
+    await page.unroute(address)
+    await expect.poll(() => state.innerText(), { timeout: 20_000 }).toBe('Live')
+    forgive(/ERR_FAILED/)
+  })
+
+  it('shows a viewer everything but secrets, which the server refuses', async () => {
+    const page = await open('/app')
+    await logIn(page, viewer.email, viewer.password)
+    await page.getByRole('button', { name: 'Accept' }).click()
+    await page.getByRole('link', { name: 'Demo', exact: true }).click()
+    await expect.poll(() => figure(page, 'Tickets')).toMatch(/^\d+\n/)
+    expect(await page.getByText('Not checked').count()).toBe(0)
+    await page.getByRole('link', { name: 'Usage', exact: true }).click()
+    const state = page.getByRole('status', { name: 'Connection' })
+    await expect.poll(() => state.innerText()).toBe('Live')
+    await spend('hopper')
+    await page.getByRole('region', { name: 'Table of live charges' }).getByText('hopper').waitFor()
+    const status = await page.evaluate(
+      `fetch('/api/v1/apps/${clientId()}/signer-secrets').then((answer) => answer.status)`,
+    )
+    expect(status).toBe(403)
+    forgive(/403/)
+  })
+
+  it('is accessible and fits a phone with every grouping', { timeout: 60_000 }, async () => {
+    const page = await owner('', { viewport: { width: 360, height: 800 } })
+    for (const by of ['pipeline_model', 'user', 'session', 'loss']) {
+      await show(page, `/${clientId()}/usage?range=7d&by=${by}`)
+      await page.getByText('As a table').click()
+      await page.getByRole('button', { name: 'Custom' }).click()
+      expect([by, await page.evaluate('document.documentElement.scrollWidth')]).toEqual([by, 360])
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.emulateMedia({ colorScheme })
+        expect({ by, colorScheme, found: await violations(page) }).toEqual({
+          by,
+          colorScheme,
+          found: [],
+        })
+      }
+    }
+  })
+
+  it('explains an empty app', async () => {
+    const page = await owner()
+    const body = { name: 'Empty', isCustomer: true }
+    expect(await send(page, { method: 'POST', path: '/api/v1/apps', body })).toBe(201)
+    await page.reload()
+    await page.getByRole('link', { name: 'Empty', exact: true }).click()
+    const payments = page.getByRole('listitem').filter({ hasText: 'No account at the payment' })
+    await payments.getByRole('link', { name: 'Payment account' }).waitFor()
+    await expect.poll(() => figure(page, 'Tickets')).toBe('0\nno tickets before')
+    expect(await figure(page, 'Active users')).toBe('0\nno users before')
+    await expect.poll(() => page.getByText('No ticket was signed in this range.').count()).toBe(3)
+    expect(await page.locator('.chart').count()).toBe(0)
+    await show(page, `${new URL(page.url()).pathname.slice('/app'.length)}/usage?by=loss`)
+    await page.getByText('No session of this range lost a ticket.').waitFor()
+    await page.getByText('New tickets show here at once.').waitFor()
+  })
+
+  /** The streams of live spend that the service has open. */
+  async function openStreams(): Promise<number> {
+    const metrics = await (await fetch(`${quickstart().adminUrl}/metrics`)).text()
+    return Number(/^tollgate_usage_streams(?:\{[^}]*\})? (\d+)/m.exec(metrics)?.[1])
+  }
+
+  /** Returns what the API answers to the page's session. */
+  const readUsage = (page: Page, query: Record<string, string>): Promise<Usage> => {
+    const search = new URLSearchParams({ include: 'retail', ...query })
+    return page.evaluate(
+      `fetch('/api/v1/internal/apps/${clientId()}/usage?${search}').then((answer) => answer.json())`,
+    )
+  }
+})
+
+const figure = (page: Page, name: string): Promise<string> =>
+  page
+    .locator('dt', { hasText: name })
+    .locator('xpath=../dd')
+    .evaluate((dd: { children: Iterable<{ innerText: string }> }) =>
+      [...dd.children]
+        .slice(0, 2)
+        .map(({ innerText }) => innerText)
+        .join('\n'),
+    )
+
+/** The dates of the latest seven UTC days, until now. */
+const lastSevenDays = () => ({
+  startDate: new Date(Date.now() - 6 * dayMs).toISOString().slice(0, 10),
+})
+
+const firstCells = (rows: ReturnType<Page['locator']>): Promise<string[]> =>
+  rows.locator('th').allInnerTexts()
+
+const pressed = (page: Page): Promise<string[]> =>
+  page.locator('button[aria-pressed="true"]').allInnerTexts()
+
+interface Sums {
+  readonly requestCount: number
+  readonly networkFeeUsdMicros: string
+  readonly ownerChargeUsdMicros: string
+  readonly endUserBillableUsdMicros: string
+}
+
+interface Usage {
+  readonly totals: Sums
+  readonly byDay?: readonly (Sums & { readonly date: string })[]
+}
