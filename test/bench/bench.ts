@@ -16,6 +16,7 @@ import { builderUsage } from './builder/usage.ts'
 import { balanceRead } from './money/balance.ts'
 import { billingSummary } from './money/billing-summary.ts'
 import { type History, makeHistory } from './money/history.ts'
+import { citus } from './ingest/citus.ts'
 import { ingest } from './ingest/ingest.ts'
 import { ingestPlans } from './ingest/plans.ts'
 import { latency } from './ingest/latency.ts'
@@ -64,6 +65,7 @@ const rows: Readonly<Record<string, Row>> = {
   reserve,
   ingest,
   'ingest-plans': ingestPlans,
+  citus,
   spool,
   latency,
   'balance-read': balanceRead,
@@ -100,7 +102,8 @@ npm run bench -- [--quick] --ablate [PATCH]
   NAME is one of ${Object.keys(rows).join(', ')}
   BENCH_DATABASE_URL (or TEST_DATABASE_URL) names a PostgreSQL to run on; the embedded one otherwise.
   BENCH_KAFKA_BROKERS (or TEST_KAFKA_BROKERS) names a Kafka, BENCH_REDIS_URL (or TEST_REDIS_URL)
-  a Redis; rows that need one are left out otherwise.
+  a Redis, CITUS_URL the coordinator of a Citus cluster with two workers; rows that need one are left
+  out otherwise.
 `
 
 const stops: (() => Promise<void>)[] = []
@@ -125,9 +128,10 @@ interface BenchOptions {
   readonly databaseUrl: string | undefined
   readonly kafka: readonly string[] | null
   readonly redis: string | null
+  readonly citus: string | null
 }
 
-function createBench({ quick, profile, databaseUrl, kafka, redis }: BenchOptions): Bench {
+function createBench({ databaseUrl, ...options }: BenchOptions): Bench {
   let server: Promise<Server> | null = null
   let million: Promise<Million> | null = null
   let history: Promise<History> | null = null
@@ -137,7 +141,7 @@ function createBench({ quick, profile, databaseUrl, kafka, redis }: BenchOptions
     defer(opened.stop)
     return opened
   }
-  const parts = { quick, profile, kafka, redis, defer, say, server: () => (server ??= openOnce()) }
+  const parts = { ...options, defer, say, server: () => (server ??= openOnce()) }
   return {
     ...parts,
     million: () => (million ??= collectMillion(parts)),
@@ -214,13 +218,14 @@ async function main(): Promise<number> {
   }
   const { BENCH_DATABASE_URL, TEST_DATABASE_URL, BENCH_KAFKA_BROKERS, TEST_KAFKA_BROKERS } =
     process.env
-  const { BENCH_REDIS_URL, TEST_REDIS_URL } = process.env
+  const { BENCH_REDIS_URL, TEST_REDIS_URL, CITUS_URL } = process.env
   const bench = createBench({
     quick: values.quick,
     profile: values.profile,
     databaseUrl: BENCH_DATABASE_URL || TEST_DATABASE_URL || undefined,
     kafka: (BENCH_KAFKA_BROKERS || TEST_KAFKA_BROKERS)?.split(',') ?? null,
     redis: BENCH_REDIS_URL || TEST_REDIS_URL || null,
+    citus: CITUS_URL || null,
   })
   say(await describeMachine(bench))
   const findings = await run(bench, names)

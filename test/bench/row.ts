@@ -23,6 +23,8 @@ export interface Bench {
   readonly kafka: readonly string[] | null
   /** URL of an available Redis, or null. */
   readonly redis: string | null
+  /** URL of the coordinator of an available Citus cluster, or null. */
+  readonly citus: string | null
   /** A PostgreSQL that creates migrated databases for this run. */
   server(): Promise<Server>
   /** A database in which one user has a million tickets. */

@@ -25,8 +25,8 @@ const deadlineMs = 5_000
 export async function reserve(bench: Bench): Promise<Finding[]> {
   const seconds = bench.quick ? 4 : 20
   const call = await openEscrow(bench)
-  await atEvenRate(perSecond, call)
-  const delays = await atEvenRate(perSecond * seconds, call)
+  await atEvenRate(perSecond, { count: perSecond, call })
+  const delays = await atEvenRate(perSecond, { count: perSecond * seconds, call })
   return [
     {
       name: `a reservation at core, p99 at ${inWords(perSecond)}/s`,
@@ -41,8 +41,21 @@ export async function reserve(bench: Bench): Promise<Finding[]> {
 
 type Reserve = (n: number) => Promise<void>
 
-async function openEscrow(bench: Bench): Promise<Reserve> {
-  const { operator, coreTarget, coreToken } = await startDeployed(bench)
+interface EscrowOptions {
+  /** More settings of core. */
+  readonly env?: Readonly<Record<string, string>>
+  readonly users?: number
+}
+
+/**
+ * Starts core, and creates the users. Returns a function that reserves one call
+ * at it.
+ */
+export async function openEscrow(
+  bench: Bench,
+  { env = {}, users = userCount }: EscrowOptions = {},
+): Promise<Reserve> {
+  const { operator, coreTarget, coreToken } = await startDeployed(bench, env)
   const { clientId } = await operator.apps.createApp({
     name: 'Bench',
     ownerEmail: undefined,
@@ -58,33 +71,34 @@ async function openEscrow(bench: Bench): Promise<Reserve> {
   const callReport = unary(escrow.report.bind(escrow))
   const sidecar = { id: 'bench', instance: randomUUID() }
   // Core creates unknown users in `getAccess`.
-  for (let n = 0; n < userCount; n++)
-    await getAccess({ clientId, externalUserId: userOf(n) }, options)
+  for (let n = 0; n < users; n++)
+    await getAccess({ clientId, externalUserId: userOf(n, users) }, options)
   const beat = () => callReport(ReportRequest.fromPartial({ sidecar }), options)
   await beat()
   const heart = setInterval(() => void beat().catch(() => undefined), 1_000)
   bench.defer(async () => clearInterval(heart))
   return async (n) => {
-    const { answers } = await callReserve(requestOf({ sidecar, clientId, n }), options)
+    const { answers } = await callReserve(requestOf({ sidecar, clientId, n, users }), options)
     const [answer] = answers
     if (answer?.refusal !== '') throw new Error(`refused: ${answer?.refusal}`)
   }
 }
 
-const userOf = (n: number): string => `user-${n % userCount}`
+const userOf = (n: number, users: number): string => `user-${n % users}`
 
 interface Payment {
   readonly sidecar: { readonly id: string; readonly instance: string }
   readonly clientId: string
   readonly n: number
+  readonly users: number
 }
 
-function requestOf({ sidecar, clientId, n }: Payment): ReserveRequest {
+function requestOf({ sidecar, clientId, n, users }: Payment): ReserveRequest {
   const now = Date.now()
   const authorisation = {
     leaseId: '',
-    sessionId: `session-${n % userCount}`,
-    sequence: BigInt(Math.floor(n / userCount)),
+    sessionId: `session-${n % users}`,
+    sequence: BigInt(Math.floor(n / users)),
     signedSeconds: BigInt(Math.floor(now / 1000)),
     signedNanos: (now % 1000) * 1_000_000 + (n % 1_000_000),
     type: 'live',
@@ -98,7 +112,7 @@ function requestOf({ sidecar, clientId, n }: Payment): ReserveRequest {
     priceWei: '12000',
     priceUnits: '1',
   }
-  return { sidecar, calls: [{ clientId, externalUserId: userOf(n), authorisation }] }
+  return { sidecar, calls: [{ clientId, externalUserId: userOf(n, users), authorisation }] }
 }
 
 // A call that misses its deadline counts with its elapsed time.
@@ -107,14 +121,17 @@ function overlook(error: unknown): void {
 }
 
 /** Returns the seconds from each call's due time to its answer. */
-async function atEvenRate(count: number, call: Reserve): Promise<number[]> {
+export async function atEvenRate(
+  rate: number,
+  { count, call }: { readonly count: number; readonly call: Reserve },
+): Promise<number[]> {
   const delays: number[] = []
   const done: Promise<void>[] = []
   const started = performance.now()
   const { promise, resolve } = Promise.withResolvers<void>()
   const sendDue = (): void => {
     for (; done.length < count;) {
-      const due = started + (done.length * 1000) / perSecond
+      const due = started + (done.length * 1000) / rate
       if (due > performance.now()) break
       done.push(
         call(done.length)

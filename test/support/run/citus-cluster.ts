@@ -10,10 +10,13 @@ export interface Node {
   readonly port: number
 }
 
-/** Creates an empty database that the nodes of the cluster at `url` share. */
-export async function createEmptyDatabase(url: string): Promise<TestDatabase> {
+/**
+ * Creates an empty database that the coordinator and the first workers of the cluster at `url`
+ * share.
+ */
+export async function createEmptyDatabase(url: string, workers = Infinity): Promise<TestDatabase> {
   const name = `tollgate_test_${randomBytes(7).toString('hex')}`
-  const nodes = await listNodes(url)
+  const nodes = (await listNodes(url)).slice(0, workers + 1)
   const onAll = async (statement: string): Promise<void> => {
     for (const node of nodes) await withClient(at(url, node), (client) => client.query(statement))
   }
@@ -23,6 +26,14 @@ export async function createEmptyDatabase(url: string): Promise<TestDatabase> {
     url: at(url, { name }),
     drop: () => onAll(`drop database if exists ${name} with (force)`),
   }
+}
+
+/** Like `createEmptyDatabase`, with a migrated and, if it has a worker, distributed schema. */
+export async function createMigratedDatabase(url: string, workers: number): Promise<TestDatabase> {
+  const database = await createEmptyDatabase(url, workers)
+  await migrate(database.url)
+  if (workers > 0) await distribute({ url: database.url, setting: 'CITUS_URL' }, { shards: 4 })
+  return database
 }
 
 /**
