@@ -23,6 +23,7 @@ export default defineConfig({
         'plan-orders',
         'top-ups',
         'collection',
+        'receipts',
       ].map((name) => `test/e2e/${name}.test.ts`),
     ],
     provide: { parts: { ...externalParts(process.env), kafkaBrokers: null } },
