@@ -118,6 +118,30 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
     forgive(/404/)
   })
 
+  it('shows fifty rows at once, with the page in the address', async () => {
+    const signedAt = daysAgo(75)
+    await Promise.all(
+      Array.from({ length: 51 }, (_, index) =>
+        spend('many', { signedAt, data: { session_id: `session-${index}` } }),
+      ),
+    )
+    const day = signedAt.toISOString().slice(0, 10)
+    const page = await owner(`/${clientId()}/usage?by=session&from=${day}&to=${day}`)
+    await page.getByText('Page 1 of 2, 51 rows in all').waitFor()
+    const rows = page.getByRole('region', { name: 'Table of sessions' }).locator('tbody tr')
+    expect(await rows.count()).toBe(50)
+    await page.getByRole('button', { name: 'Next' }).click()
+    await page.waitForURL(/page=2/)
+    await page.reload()
+    await expect.poll(() => rows.count()).toBe(1)
+    await page.goBack()
+    await expect.poll(() => rows.count()).toBe(50)
+    await page.getByRole('button', { name: 'Next' }).click()
+    await page.getByRole('button', { name: '90 days' }).click()
+    await page.waitForURL(/range=90d/)
+    expect(new URL(page.url()).searchParams.has('page')).toBe(false)
+  })
+
   it('names losses on the overview, and leads to them', async () => {
     const page = await owner(`/${clientId()}?range=7d`)
     const item = page.getByRole('listitem').filter({ hasText: 'Losses' })
