@@ -129,7 +129,7 @@ describe.runIf(executablePath)('money in the dashboard', () => {
     forgive(/403/)
   })
 
-  it('is accessible in both themes, and fits a phone', { timeout: 90_000 }, async () => {
+  it('is accessible in both themes, and fits a phone', { timeout: 120_000 }, async () => {
     const page = await owner()
     const id = await createApp(page, 'Seen')
     await show(page, `/${id}/money`)

@@ -130,7 +130,7 @@ describe.runIf(executablePath)('plans in the dashboard', () => {
     forgive(/403/)
   })
 
-  it('is accessible in both themes, and fits a phone', { timeout: 90_000 }, async () => {
+  it('is accessible in both themes, and fits a phone', { timeout: 120_000 }, async () => {
     const page = await owner(`/${clientId()}/plans`)
     await create(page, 'Seen')
     for (const view of ['/plans', '/plans/new']) {

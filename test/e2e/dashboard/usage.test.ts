@@ -225,7 +225,7 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
     forgive(/403/)
   })
 
-  it('is accessible and fits a phone with every grouping', { timeout: 60_000 }, async () => {
+  it('is accessible and fits a phone with every grouping', { timeout: 120_000 }, async () => {
     const page = await owner('', { viewport: { width: 360, height: 800 } })
     for (const by of ['pipeline_model', 'user', 'session', 'loss']) {
       await show(page, `/${clientId()}/usage?range=7d&by=${by}`)

@@ -10,16 +10,8 @@ import {
 
 /** The dashboard in a real browser, on a real service. */
 const hostile = '<img src=x onerror=alert(1)><b>"\'&'
-const views = [
-  '',
-  '/invoices',
-  '/money',
-  '/plans',
-  '/webhooks',
-  '/settings',
-  '/team',
-  '/audit',
-] as const
+/** Views without a test file of their own. */
+const views = ['', '/invoices', '/team', '/audit'] as const
 
 describe.runIf(executablePath)('the dashboard', () => {
   const { quickstart, clientId, open, logIn, owner, show, forgive, inviteViewer, spend } =
@@ -179,7 +171,7 @@ describe.runIf(executablePath)('the dashboard', () => {
     forgive(/ERR_FAILED/)
   })
 
-  it('is accessible in every view, in both themes', { timeout: 60_000 }, async () => {
+  it('is accessible in every view, in both themes', { timeout: 120_000 }, async () => {
     const page = await owner('', { viewport: { width: 1280, height: 900 } })
     for (const view of ['', ...views.map((path) => `/${clientId()}${path}`)]) {
       await show(page, view)

@@ -130,7 +130,7 @@ describe.runIf(executablePath)('webhooks in the dashboard', () => {
     forgive(/403/)
   })
 
-  it('is accessible in both themes, and fits a phone', { timeout: 60_000 }, async () => {
+  it('is accessible in both themes, and fits a phone', { timeout: 120_000 }, async () => {
     const receiver = await startReceiver()
     const page = await owner(`/${clientId()}/webhooks`)
     receiver.trust(await add(page, receiver.url))
