@@ -17,6 +17,9 @@ import { Shell } from './shell.tsx'
 import { Team } from './team/team.tsx'
 import { Page } from './ui/page.tsx'
 import { Failure } from './ui/states.tsx'
+import { parseUserSearch, parseUsersSearch } from './users/search.ts'
+import { User } from './users/user.tsx'
+import { Users } from './users/users.tsx'
 import type { DeliveryStatus } from './api/webhooks.ts'
 import { deliveryStatuses } from './webhooks/deliveries.tsx'
 import { Webhook } from './webhooks/webhook.tsx'
@@ -118,6 +121,18 @@ const money = createRoute({
     return typeof text === 'string' && text !== '' ? { user: text } : {}
   },
 })
+const users = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/users',
+  component: Users,
+  validateSearch: parseUsersSearch,
+})
+const user = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/users/$externalUserId',
+  component: User,
+  validateSearch: parseUserSearch,
+})
 
 const routeTree = root.addChildren([
   apps,
@@ -134,6 +149,8 @@ const routeTree = root.addChildren([
   settings,
   team,
   audit,
+  users,
+  user,
 ])
 
 export const createAppRouter = (history?: RouterHistory) =>

@@ -61,6 +61,11 @@ function AppLinks({ clientId }: { clientId: string }): ReactNode {
           </Link>
         </li>
         <li>
+          <Link to="/$clientId/users" params={params}>
+            Users
+          </Link>
+        </li>
+        <li>
           <Link to="/$clientId/invoices" params={params}>
             Invoices
           </Link>

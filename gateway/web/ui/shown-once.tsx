@@ -1,5 +1,6 @@
-import { type ReactNode, useState } from 'react'
+import type { ReactNode } from 'react'
 import { Button } from './button.tsx'
+import { CopyButton } from './copy-button.tsx'
 
 interface ShownOnceProps {
   /** What the text is, such as “Client secret”. */
@@ -23,20 +24,9 @@ export const ShownOnce = ({ label, text, children, onClose }: ShownOnceProps): R
 )
 
 /** A text of code with a button that copies it. */
-export function Copyable({ text }: { text: string }): ReactNode {
-  const [state, setState] = useState<'idle' | 'copied' | 'failed'>('idle')
-  const copy = (): void =>
-    void navigator.clipboard.writeText(text).then(
-      () => setState('copied'),
-      () => setState('failed'),
-    )
-  return (
-    <div className="row copyable">
-      <code>{text}</code>
-      <Button isSmall onClick={copy}>
-        {state === 'copied' ? 'Copied' : 'Copy'}
-      </Button>
-      {state === 'failed' && <small>The browser does not allow it. Select the text instead.</small>}
-    </div>
-  )
-}
+export const Copyable = ({ text }: { text: string }): ReactNode => (
+  <div className="row copyable">
+    <code>{text}</code>
+    <CopyButton text={text} />
+  </div>
+)

@@ -1,0 +1,183 @@
+import { useQuery } from '@tanstack/react-query'
+import type { ReactNode } from 'react'
+import type { Schemas } from '../api/client.ts'
+import { type UserRef, allowanceQuery } from '../api/users.ts'
+import { Micros } from '../ui/amount.tsx'
+import { Answer } from '../ui/answer.tsx'
+import { Instant } from '../ui/instant.tsx'
+import { Name } from '../ui/name.tsx'
+import { Empty } from '../ui/states.tsx'
+import { TableBox } from '../ui/table-box.tsx'
+
+type Allowance = Schemas['Allowance']
+
+interface BalanceProps {
+  readonly user: UserRef
+  readonly isActive: boolean
+}
+
+/** What a user may still spend, and the credits that it comes from. */
+export function Balance({ user, isActive }: BalanceProps): ReactNode {
+  const allowance = useQuery(allowanceQuery(user))
+  return (
+    <Answer query={allowance} rows={5}>
+      {(data) => (
+        <>
+          <MaySpend allowance={data} />
+          <Figures allowance={data} isActive={isActive} />
+          <Grants grants={data.grants} />
+          {data.featureBalances.length > 0 && <Features balances={data.featureBalances} />}
+        </>
+      )}
+    </Answer>
+  )
+}
+
+const refusals: Readonly<Record<NonNullable<Allowance['spendRefusal']>, string>> = {
+  insufficient_balance: 'Nothing is left. Give credit, or change the plan.',
+  no_payment_method:
+    'Nothing is left, and the plan lets the user spend on credit only with a payment method.',
+  debt_ceiling_reached: 'Unpaid usage has reached its ceiling. It is paid by the next collection.',
+  owner_debt_ceiling_reached: 'The account of the app’s owner, which pays, has too little left.',
+}
+
+function MaySpend({ allowance: { canSpend, spendRefusal } }: { allowance: Allowance }): ReactNode {
+  if (canSpend) return null
+  return (
+    <p className="problem">
+      <span>
+        <strong>Calls of this user are refused.</strong>{' '}
+        {spendRefusal && (
+          <>
+            {refusals[spendRefusal]}{' '}
+            <a href={`/errors/${spendRefusal}`}>
+              About <code>{spendRefusal}</code>
+            </a>
+          </>
+        )}
+      </span>
+    </p>
+  )
+}
+
+interface FiguresProps {
+  readonly allowance: Allowance
+  readonly isActive: boolean
+}
+
+function Figures({ allowance, isActive }: FiguresProps): ReactNode {
+  const { balanceUsdMicros, remainingUsdMicros, consumedUsdMicros } = allowance
+  const held = (BigInt(balanceUsdMicros) - BigInt(remainingUsdMicros)).toString()
+  return (
+    <dl className="stats">
+      <div>
+        <dt>May still spend</dt>
+        <dd>
+          <Micros value={remainingUsdMicros} />
+          <small>{describeAccess(allowance, isActive)}</small>
+        </dd>
+      </div>
+      <div>
+        <dt>Balance</dt>
+        <dd>
+          <Micros value={balanceUsdMicros} />
+          <small>with money held for running calls</small>
+        </dd>
+      </div>
+      <div>
+        <dt>Held</dt>
+        <dd>
+          <Micros value={held} />
+        </dd>
+      </div>
+      <div>
+        <dt>Consumed in this period</dt>
+        <dd>
+          <Micros value={consumedUsdMicros} />
+          <small>
+            of <Micros value={allowance.lifetimeGrantedUsdMicros} /> ever given
+          </small>
+        </dd>
+      </div>
+    </dl>
+  )
+}
+
+function describeAccess({ canSpend }: Allowance, isActive: boolean): string {
+  if (!isActive) return 'calls are refused: the user is inactive'
+  return canSpend ? 'calls are allowed' : 'calls are refused'
+}
+
+const sourceNames: Readonly<Record<Schemas['Grant']['source'], string>> = {
+  trial: 'Starter',
+  manual: 'given',
+  promo: 'promotion',
+  plan_adjustment: 'plan',
+}
+
+const Grants = ({ grants }: { grants: readonly Schemas['Grant'][] }): ReactNode => (
+  <section className="card" aria-labelledby="grants">
+    <h2 id="grants">Credit in effect</h2>
+    {grants.length === 0 ? (
+      <Empty>No credit is in effect.</Empty>
+    ) : (
+      <TableBox label="Table of credit">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">From</th>
+              <th scope="col">Created</th>
+              <th scope="col">Expires</th>
+              <th scope="col">Pays for</th>
+              <th scope="col" className="number">
+                Amount
+              </th>
+              <th scope="col" className="number">
+                Remaining
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {grants.map((grant) => (
+              <tr key={grant.id}>
+                <th scope="row" title={grant.id}>
+                  {sourceNames[grant.source]}
+                </th>
+                <td>
+                  <Instant at={grant.createdAt} />
+                </td>
+                <td>{grant.expiresAt === null ? 'never' : <Instant at={grant.expiresAt} />}</td>
+                <td>{grant.featureKey === null ? 'any call' : <Name>{grant.featureKey}</Name>}</td>
+                <td className="number">
+                  <Micros value={grant.amountUsdMicros} />
+                </td>
+                <td className="number">
+                  <Micros value={grant.remainingUsdMicros} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </TableBox>
+    )}
+  </section>
+)
+
+/** Money for one feature only, which no other figure includes. */
+const Features = ({ balances }: { balances: Allowance['featureBalances'] }): ReactNode => (
+  <section className="card" aria-labelledby="features">
+    <h2 id="features">In addition, for one feature only</h2>
+    <dl className="facts">
+      {balances.map(({ featureKey, balanceUsdMicros }) => (
+        <div key={featureKey}>
+          <dt>
+            <Name>{featureKey}</Name>
+          </dt>
+          <dd>
+            <Micros value={balanceUsdMicros} />
+          </dd>
+        </div>
+      ))}
+    </dl>
+  </section>
+)

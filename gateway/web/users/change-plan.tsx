@@ -1,0 +1,179 @@
+import { useQuery } from '@tanstack/react-query'
+import { type ReactNode, useState } from 'react'
+import type { Schemas } from '../api/client.ts'
+import { type UserRef, planChoicesQuery } from '../api/users.ts'
+import { Button } from '../ui/button.tsx'
+import { Confirm } from '../ui/confirm.tsx'
+import { Instant } from '../ui/instant.tsx'
+import { Name } from '../ui/name.tsx'
+import { Copyable } from '../ui/shown-once.tsx'
+import { Failure } from '../ui/states.tsx'
+import { type Timing, useChangePlan } from './changes.ts'
+import { useIdempotencyKey, useOneAtATime } from './submission.ts'
+
+interface ChangePlanProps {
+  readonly user: UserRef
+  readonly currentId: string | null
+}
+
+type PlanData = Schemas['Plan']
+type When = Timing | 'either'
+
+const timings: Readonly<Record<When, string>> = {
+  either: 'at once if it costs more, else later',
+  immediate: 'at once',
+  next_billing_cycle: 'when the running period ends',
+}
+
+/** Moves a user to another plan. Asks before, because a card may be charged. */
+export function ChangePlan({ user, currentId }: ChangePlanProps): ReactNode {
+  const plans = useQuery(planChoicesQuery(user.clientId))
+  const [wanted, setWanted] = useState('')
+  const [when, setWhen] = useState<When>('either')
+  const [isAsking, setIsAsking] = useState(false)
+  const [result, setResult] = useState<Schemas['SubscriptionChange'] | null>(null)
+  const choices = (plans.data ?? []).filter((each) => isChoice(each) && each.id !== currentId)
+  const plan = choices.find(({ id }) => id === wanted)
+  if (plans.error) return <Failure error={plans.error} retry={() => void plans.refetch()} />
+  return (
+    <>
+      {plans.data && choices.length === 0 ? (
+        <p className="soft">The app has no other active plan to change to.</p>
+      ) : (
+        <form
+          className="row"
+          onSubmit={(event) => {
+            event.preventDefault()
+            setIsAsking(true)
+          }}
+        >
+          <label>
+            Change to
+            <select
+              required
+              value={plan?.id ?? ''}
+              onChange={(event) => setWanted(event.target.value)}
+            >
+              <option value="">choose a plan</option>
+              {choices.map((each) => (
+                <option key={each.id} value={each.id}>
+                  {describePlan(each)}
+                </option>
+              ))}
+            </select>
+          </label>
+          <label>
+            When
+            <select value={when} onChange={(event) => setWhen(toWhen(event.target.value))}>
+              {Object.entries(timings).map(([value, text]) => (
+                <option key={value} value={value}>
+                  {text}
+                </option>
+              ))}
+            </select>
+          </label>
+          <Button type="submit" disabled={plan === undefined}>
+            Change the plan
+          </Button>
+        </form>
+      )}
+      {result && <Result result={result} />}
+      {isAsking && plan && (
+        <Change
+          user={user}
+          plan={plan}
+          when={when}
+          onDone={(change) => {
+            setResult(change)
+            setWanted('')
+          }}
+          onClose={() => setIsAsking(false)}
+        />
+      )}
+    </>
+  )
+}
+
+/** Network Price only shows prices, and a user comes to Starter by ending its plan. */
+const isChoice = ({ status, isNetworkDefault, isStarterDefault }: PlanData): boolean =>
+  status === 'active' && !isNetworkDefault && !isStarterDefault
+
+const toWhen = (text: string): When =>
+  text === 'immediate' || text === 'next_billing_cycle' ? text : 'either'
+
+const describePlan = ({
+  name,
+  type,
+  priceAmount,
+  priceCurrency,
+  billingCycle,
+}: PlanData): string =>
+  type === 'free'
+    ? `${name} (free)`
+    : `${name} (${priceAmount} ${priceCurrency}, ${billingCycle}${type === 'usage' ? ', by usage' : ''})`
+
+interface ChangeProps {
+  readonly user: UserRef
+  readonly plan: PlanData
+  readonly when: When
+  readonly onDone: (change: Schemas['SubscriptionChange']) => void
+  readonly onClose: () => void
+}
+
+function Change({ user, plan, when, onDone, onClose }: ChangeProps): ReactNode {
+  const change = useChangePlan(user)
+  const [idempotencyKey] = useIdempotencyKey()
+  const submit = useOneAtATime()
+  return (
+    <Confirm
+      title="Change the plan?"
+      effect={
+        <>
+          The user moves to <Name>{plan.name}</Name> {timings[when]}. If the plan has a price, the
+          user’s card is charged for the first period; without a card the plan stays, and you get an
+          address at which the user pays.
+        </>
+      }
+      action="Change the plan"
+      isBusy={change.isPending}
+      error={change.error}
+      onConfirm={() =>
+        submit((onSettled) =>
+          change.mutate(
+            { planId: plan.id, idempotencyKey, ...(when !== 'either' && { timing: when }) },
+            {
+              onSuccess: (answer) => {
+                onDone(answer)
+                onClose()
+              },
+              onSettled,
+            },
+          ),
+        )
+      }
+      onClose={onClose}
+    />
+  )
+}
+
+function Result({ result }: { result: Schemas['SubscriptionChange'] }): ReactNode {
+  const { checkoutUrl, effectiveAt } = result
+  if (checkoutUrl !== undefined)
+    return (
+      <div className="notice" role="status">
+        <p>The plan stays until the user has added a payment method. Send the user this address:</p>
+        <Copyable text={checkoutUrl} />
+      </div>
+    )
+  return (
+    <p role="status">
+      {effectiveAt === null ? (
+        'Nothing was changed.'
+      ) : (
+        <>
+          Changed, with effect at <Instant at={effectiveAt} />.
+        </>
+      )}
+    </p>
+  )
+}

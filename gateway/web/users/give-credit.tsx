@@ -1,0 +1,104 @@
+import { type ReactNode, useState } from 'react'
+import type { UserRef } from '../api/users.ts'
+import { Micros } from '../ui/amount.tsx'
+import { formatExactMicros, parseDollars } from '../ui/amounts.ts'
+import { Button } from '../ui/button.tsx'
+import { Failure } from '../ui/states.tsx'
+import { type Gift, useGiveCredit } from './changes.ts'
+import { useIdempotencyKey, useOneAtATime } from './submission.ts'
+
+const reasons = { manual: 'given by us', promo: 'promotion' } as const
+
+/** Gives credit. A repeated submission of the same form gives once. */
+export function GiveCredit({ user }: { user: UserRef }): ReactNode {
+  const [dollars, setDollars] = useState('')
+  const [source, setSource] = useState<Gift['source']>('manual')
+  const [feature, setFeature] = useState('')
+  const [idempotencyKey, renewKey] = useIdempotencyKey()
+  const give = useGiveCredit(user)
+  const submit = useOneAtATime()
+  const micros = parseDollars(dollars)
+  /** Another content is another gift, so that it needs another key. */
+  const edit = (change: () => void): void => {
+    change()
+    renewKey()
+  }
+  const featureKey = feature.trim()
+  return (
+    <section className="card" aria-labelledby="give">
+      <h2 id="give">Give credit</h2>
+      <form
+        className="row"
+        onSubmit={(event) => {
+          event.preventDefault()
+          if (micros === null) return
+          const gift = { amountUsdMicros: micros, source, idempotencyKey }
+          submit((onSettled) =>
+            give.mutate(featureKey === '' ? gift : { ...gift, featureKey }, {
+              onSuccess: () => edit(() => setDollars('')),
+              onSettled,
+            }),
+          )
+        }}
+      >
+        <label>
+          Amount in dollars
+          <input
+            required
+            inputMode="decimal"
+            autoComplete="off"
+            pattern="\s*\d{1,10}(\.\d{1,6})?\s*"
+            title="Digits, and up to six decimals after a point"
+            value={dollars}
+            onChange={(event) => edit(() => setDollars(event.target.value))}
+            aria-describedby="gift"
+          />
+        </label>
+        <label>
+          Reason
+          <select
+            value={source}
+            onChange={(event) =>
+              edit(() => setSource(event.target.value === 'promo' ? 'promo' : 'manual'))
+            }
+          >
+            {Object.entries(reasons).map(([value, text]) => (
+              <option key={value} value={value}>
+                {text}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          Only for the feature (optional)
+          <input
+            maxLength={200}
+            placeholder="pipeline:modelId"
+            value={feature}
+            onChange={(event) => edit(() => setFeature(event.target.value))}
+          />
+        </label>
+        <Button type="submit" kind="main" disabled={micros === null || give.isPending}>
+          {give.isPending ? 'Giving …' : 'Give credit'}
+        </Button>
+      </form>
+      <p className="soft" id="gift">
+        {describe(dollars, micros)}
+      </p>
+      {give.error && <Failure error={give.error} />}
+      {give.isSuccess && (
+        <p role="status">
+          Gave <Micros value={give.data.grant.amountUsdMicros} />. The user may now spend{' '}
+          <Micros value={give.data.remainingUsdMicros} />.
+        </p>
+      )}
+    </section>
+  )
+}
+
+function describe(dollars: string, micros: string | null): string {
+  if (micros !== null)
+    return `Gives exactly ${formatExactMicros(micros)}. Given credit cannot be taken back here.`
+  if (dollars.trim() === '') return 'Credit is added to the balance; earlier credit stays.'
+  return 'Enter an amount above 0 with digits and a point, such as 25 or 0.05; at most 1000000000.'
+}

@@ -1,0 +1,138 @@
+import { useInfiniteQuery } from '@tanstack/react-query'
+import { type ReactNode, useState } from 'react'
+import type { Schemas } from '../api/client.ts'
+import { type UserRef, keysQuery } from '../api/users.ts'
+import { Answer } from '../ui/answer.tsx'
+import { Button } from '../ui/button.tsx'
+import { Confirm } from '../ui/confirm.tsx'
+import { Instant } from '../ui/instant.tsx'
+import { More } from '../ui/more.tsx'
+import { Name } from '../ui/name.tsx'
+import { Empty } from '../ui/states.tsx'
+import { TableBox } from '../ui/table-box.tsx'
+import { useRevokeKey } from './changes.ts'
+import { CreateKey } from './create-key.tsx'
+
+interface KeysProps {
+  readonly user: UserRef
+  readonly canEdit: boolean
+}
+
+/** The keys of a user. */
+export function Keys({ user, canEdit }: KeysProps): ReactNode {
+  const keys = useInfiniteQuery(keysQuery(user))
+  const [revoked, setRevoked] = useState<Schemas['Key'] | null>(null)
+  return (
+    <>
+      {canEdit && <CreateKey user={user} />}
+      <section className="card" aria-labelledby="keys">
+        <h2 id="keys">Keys</h2>
+        <Answer query={keys}>
+          {({ pages }) => {
+            const all = pages.flatMap((page) => page.keys)
+            return all.length > 0 ? (
+              <KeyTable keys={all} {...(canEdit && { onRevoke: setRevoked })} />
+            ) : (
+              <Empty>The user has no key. A program of the user needs one to be allowed.</Empty>
+            )
+          }}
+        </Answer>
+        <More query={keys} label="Show more" />
+      </section>
+      {revoked && <Revocation user={user} revoked={revoked} onClose={() => setRevoked(null)} />}
+    </>
+  )
+}
+
+interface KeyTableProps {
+  readonly keys: readonly Schemas['Key'][]
+  readonly onRevoke?: (key: Schemas['Key']) => void
+}
+
+const KeyTable = ({ keys, onRevoke }: KeyTableProps): ReactNode => (
+  <TableBox label="Table of keys">
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">Name</th>
+          <th scope="col">Begins with</th>
+          <th scope="col">Status</th>
+          <th scope="col">Created</th>
+          <th scope="col">Last used</th>
+          {onRevoke && <th scope="col">Actions</th>}
+        </tr>
+      </thead>
+      <tbody>
+        {keys.map((key) => (
+          <tr key={key.keyId}>
+            <th scope="row">
+              {key.label === null ? (
+                <span className="soft">no name</span>
+              ) : (
+                <Name>{key.label}</Name>
+              )}
+            </th>
+            <td>
+              <code>{key.prefix}…</code>
+            </td>
+            <td>
+              <span className={key.revokedAt === null ? 'badge good' : 'badge bad'}>
+                {key.status}
+              </span>
+              {key.revokedAt !== null && (
+                <small>
+                  <Instant at={key.revokedAt} />
+                </small>
+              )}
+            </td>
+            <td>
+              <Instant at={key.createdAt} />
+            </td>
+            <td>{key.lastUsedAt === null ? 'never' : <Instant at={key.lastUsedAt} />}</td>
+            {onRevoke && (
+              <td>
+                {key.revokedAt === null && (
+                  <Button
+                    isSmall
+                    kind="danger"
+                    aria-label={`Revoke the key ${key.label ?? key.prefix}`}
+                    onClick={() => onRevoke(key)}
+                  >
+                    Revoke
+                  </Button>
+                )}
+              </td>
+            )}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  </TableBox>
+)
+
+interface RevocationProps {
+  readonly user: UserRef
+  readonly revoked: Schemas['Key']
+  readonly onClose: () => void
+}
+
+function Revocation({ user, revoked, onClose }: RevocationProps): ReactNode {
+  const revoke = useRevokeKey(user)
+  return (
+    <Confirm
+      title="Revoke this key?"
+      effect={
+        <>
+          Every call with <Name>{revoked.label ?? revoked.prefix}</Name> is refused at once, and so
+          is every token that was issued for it. A revoked key never works again; create another one
+          instead.
+        </>
+      }
+      action="Revoke"
+      isBusy={revoke.isPending}
+      error={revoke.error}
+      onConfirm={() => revoke.mutate(revoked.keyId, { onSuccess: onClose })}
+      onClose={onClose}
+    />
+  )
+}

@@ -1,0 +1,218 @@
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useSearch } from '@tanstack/react-router'
+import type { ReactNode } from 'react'
+import type { Schemas } from '../api/client.ts'
+import { type UserRef, daysQuery, transactionsQuery, usersPayQuery } from '../api/users.ts'
+import { Micros } from '../ui/amount.tsx'
+import { formatCount } from '../ui/amounts.ts'
+import { Answer } from '../ui/answer.tsx'
+import { Instant } from '../ui/instant.tsx'
+import { MonthChoice, presentMonth } from '../ui/month-choice.tsx'
+import { More } from '../ui/more.tsx'
+import { Name } from '../ui/name.tsx'
+import { Empty } from '../ui/states.tsx'
+import { TableBox } from '../ui/table-box.tsx'
+
+const from = '/$clientId/users/$externalUserId'
+
+/**
+ * What changed the balance of a user. A user who pays has a statement with running balances; for
+ * another user, the service lists charges by day.
+ */
+export function Statement({ user }: { user: UserRef }): ReactNode {
+  const usersPay = useQuery(usersPayQuery(user.clientId))
+  return (
+    <Answer query={usersPay} rows={6}>
+      {(data) => (data ? <Transactions user={user} /> : <Days user={user} />)}
+    </Answer>
+  )
+}
+
+function Transactions({ user }: { user: UserRef }): ReactNode {
+  const transactions = useInfiniteQuery(transactionsQuery(user))
+  return (
+    <section className="card" aria-labelledby="statement">
+      <h2 id="statement">Statement</h2>
+      <Answer query={transactions}>
+        {({ pages }) => {
+          const items = pages.flatMap((page) => page.items)
+          return items.length > 0 ? (
+            <TransactionTable clientId={user.clientId} items={items} />
+          ) : (
+            <Empty>Nothing was booked for this user yet.</Empty>
+          )
+        }}
+      </Answer>
+      <More query={transactions} label="Show older" />
+    </section>
+  )
+}
+
+type Transaction = Schemas['WalletTransaction']
+
+const typeNames: Readonly<Record<Transaction['type'], string>> = {
+  credit_purchased: 'credit bought',
+  credit_granted: 'credit given',
+  credit_expired: 'credit expired',
+  usage: 'usage',
+  adjustment: 'correction',
+  refund: 'refund',
+  invoice: 'invoice',
+  credit_note: 'credit note',
+  payment: 'payment',
+}
+
+interface TransactionTableProps {
+  readonly clientId: string
+  readonly items: readonly Transaction[]
+}
+
+const TransactionTable = ({ clientId, items }: TransactionTableProps): ReactNode => (
+  <TableBox label="Table of transactions">
+    <table>
+      <caption>
+        The newest first. Invoices and payments leave the balance unchanged; they settle debt.
+      </caption>
+      <thead>
+        <tr>
+          <th scope="col">Booked</th>
+          <th scope="col">Kind</th>
+          <th scope="col">Description</th>
+          <th scope="col" className="number">
+            Amount
+          </th>
+          <th scope="col" className="number">
+            Change
+          </th>
+          <th scope="col" className="number">
+            Balance
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {items.map((item) => (
+          <tr key={item.id}>
+            <th scope="row">
+              <Instant at={item.date} />
+            </th>
+            <td>{typeNames[item.type]}</td>
+            <td>
+              {item.invoiceId === null ? (
+                <Name>{item.description}</Name>
+              ) : (
+                <Link
+                  to="/$clientId/invoices/$invoiceId"
+                  params={{ clientId, invoiceId: item.invoiceId }}
+                >
+                  <Name>{item.description}</Name>
+                </Link>
+              )}
+            </td>
+            <td className="number">
+              <Micros value={item.amountUsdMicros} />
+            </td>
+            <td className="number">
+              {item.creditDeltaUsdMicros === '0' ? (
+                ''
+              ) : (
+                <Micros value={item.creditDeltaUsdMicros} />
+              )}
+            </td>
+            <td className="number">
+              {item.balanceUsdMicros === null ? '' : <Micros value={item.balanceUsdMicros} />}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  </TableBox>
+)
+
+function Days({ user }: { user: UserRef }): ReactNode {
+  const { month = presentMonth() } = useSearch({ from })
+  const navigate = useNavigate({ from })
+  const days = useQuery(daysQuery(user, month))
+  return (
+    <section className="card" aria-labelledby="statement">
+      <h2 id="statement">Charges by day</h2>
+      <div className="row">
+        <MonthChoice
+          month={month}
+          onChange={(wanted) => void navigate({ search: { part: 'statement', month: wanted } })}
+        />
+      </div>
+      <Answer query={days}>
+        {(data) =>
+          data.days.length > 0 ? (
+            <DayTable {...data} />
+          ) : (
+            <Empty>The user was charged nothing in this month.</Empty>
+          )
+        }
+      </Answer>
+      <p className="soft">
+        The app’s owner pays for its users, so charges burn included usage and given credit only. If
+        users pay (billing mode merchant), this part lists every transaction with its balance.
+      </p>
+    </section>
+  )
+}
+
+interface DayTableProps {
+  readonly days: NonNullable<Schemas['Usage']['byDay']>
+  readonly totals: Schemas['Usage']['totals']
+}
+
+const DayTable = ({ days, totals }: DayTableProps): ReactNode => (
+  <TableBox label="Table of days">
+    <table>
+      <caption>UTC days, the newest first. Days without tickets are left out.</caption>
+      <thead>
+        <tr>
+          <th scope="col">Day</th>
+          <th scope="col" className="number">
+            Tickets
+          </th>
+          <th scope="col" className="number">
+            Network cost
+          </th>
+          <th scope="col" className="number">
+            Charged to the user
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {days.map((day) => (
+          <tr key={day.date}>
+            <th scope="row">{day.date}</th>
+            <Figures row={day} />
+          </tr>
+        ))}
+      </tbody>
+      <tfoot>
+        <tr>
+          <th scope="row">Total</th>
+          <Figures row={totals} />
+        </tr>
+      </tfoot>
+    </table>
+  </TableBox>
+)
+
+interface Row {
+  readonly requestCount: number
+  readonly networkFeeUsdMicros: string
+  readonly endUserBillableUsdMicros?: string
+}
+
+const Figures = ({ row }: { row: Row }): ReactNode => (
+  <>
+    <td className="number">{formatCount(row.requestCount)}</td>
+    <td className="number">
+      <Micros value={row.networkFeeUsdMicros} />
+    </td>
+    <td className="number">
+      <Micros value={row.endUserBillableUsdMicros ?? '0'} />
+    </td>
+  </>
+)

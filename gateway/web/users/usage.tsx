@@ -1,0 +1,212 @@
+import { useInfiniteQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useSearch } from '@tanstack/react-router'
+import type { ReactNode } from 'react'
+import type { Schemas } from '../api/client.ts'
+import { type UserRef, sessionsQuery, ticketsQuery } from '../api/users.ts'
+import { ExactDollars } from '../ui/amount.tsx'
+import { formatCount } from '../ui/amounts.ts'
+import { Answer } from '../ui/answer.tsx'
+import { Instant } from '../ui/instant.tsx'
+import { MonthChoice, presentMonth } from '../ui/month-choice.tsx'
+import { More } from '../ui/more.tsx'
+import { Name } from '../ui/name.tsx'
+import { Empty } from '../ui/states.tsx'
+import { TableBox } from '../ui/table-box.tsx'
+import { Ticket } from './ticket.tsx'
+
+const from = '/$clientId/users/$externalUserId'
+
+/** The tickets or sessions of a user in a UTC month, and the explanation of one ticket. */
+export function Usage({ user }: { user: UserRef }): ReactNode {
+  const { month = presentMonth(), by, ticket } = useSearch({ from })
+  const navigate = useNavigate({ from })
+  const search = { part: 'usage', month } as const
+  return (
+    <>
+      {ticket !== undefined && <Ticket clientId={user.clientId} eventId={ticket} />}
+      <section className="card" aria-label="Tickets and sessions">
+        <div className="row">
+          <MonthChoice
+            month={month}
+            onChange={(wanted) =>
+              void navigate({ search: { ...search, month: wanted, ...(by && { by }) } })
+            }
+          />
+          <nav className="tabs" aria-label="Kinds of usage">
+            <Link from={from} to="." search={search} aria-current={by ? undefined : 'true'}>
+              Tickets
+            </Link>
+            <Link
+              from={from}
+              to="."
+              search={{ ...search, by: 'session' }}
+              aria-current={by ? 'true' : undefined}
+            >
+              Sessions
+            </Link>
+          </nav>
+        </div>
+        {by ? <Sessions user={user} month={month} /> : <Tickets user={user} month={month} />}
+      </section>
+    </>
+  )
+}
+
+interface HistoryProps {
+  readonly user: UserRef
+  readonly month: string
+}
+
+function Tickets({ user, month }: HistoryProps): ReactNode {
+  const tickets = useInfiniteQuery(ticketsQuery(user, month))
+  return (
+    <>
+      <Answer query={tickets}>
+        {({ pages }) => {
+          const all = pages.flatMap((page) => page.tickets)
+          return all.length > 0 ? (
+            <TicketTable tickets={all} month={month} />
+          ) : (
+            <Empty>The user signed no ticket in this month.</Empty>
+          )
+        }}
+      </Answer>
+      <More query={tickets} label="Show older" />
+    </>
+  )
+}
+
+interface TicketTableProps {
+  readonly tickets: readonly Schemas['UsageRequest'][]
+  readonly month: string
+}
+
+const TicketTable = ({ tickets, month }: TicketTableProps): ReactNode => (
+  <TableBox label="Table of tickets">
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">Signed</th>
+          <th scope="col">Pipeline and model</th>
+          <th scope="col" className="number">
+            Fee, wei
+          </th>
+          <th scope="col" className="number">
+            Network cost
+          </th>
+          <th scope="col" className="number">
+            Charged to the user
+          </th>
+          <th scope="col">Explained</th>
+        </tr>
+      </thead>
+      <tbody>
+        {tickets.map((ticket) => (
+          <tr key={ticket.eventId}>
+            <th scope="row">
+              <Instant at={ticket.time} />
+            </th>
+            <td>
+              <Name>{ticket.pipeline}</Name>
+              <small>
+                <Name>{ticket.modelId}</Name>
+              </small>
+            </td>
+            <td className="number">{BigInt(ticket.feeWei).toLocaleString('en-US')}</td>
+            <td className="number">
+              <Priced dollars={ticket.networkFeeUsdExact} />
+            </td>
+            <td className="number">
+              <Priced dollars={ticket.endUserBillableUsdExact} />
+            </td>
+            <td>
+              <Link
+                from={from}
+                to="."
+                search={{ part: 'usage', month, ticket: ticket.eventId }}
+                resetScroll
+                aria-label={`Explain the ticket of ${ticket.time}`}
+              >
+                Explain
+              </Link>
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  </TableBox>
+)
+
+const Priced = ({ dollars }: { dollars: string | null }): ReactNode =>
+  dollars === null ? (
+    <span className="soft">waits for a rate</span>
+  ) : (
+    <ExactDollars value={dollars} />
+  )
+
+function Sessions({ user, month }: HistoryProps): ReactNode {
+  const sessions = useInfiniteQuery(sessionsQuery(user, month))
+  return (
+    <>
+      <Answer query={sessions}>
+        {({ pages }) => {
+          const all = pages.flatMap((page) => page.sessions)
+          return all.length > 0 ? (
+            <SessionTable sessions={all} />
+          ) : (
+            <Empty>The user had no session in this month.</Empty>
+          )
+        }}
+      </Answer>
+      <More query={sessions} label="Show older" />
+    </>
+  )
+}
+
+const SessionTable = ({
+  sessions,
+}: {
+  sessions: readonly Schemas['UsageSession'][]
+}): ReactNode => (
+  <TableBox label="Table of sessions">
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">Session</th>
+          <th scope="col">Started</th>
+          <th scope="col">Ended</th>
+          <th scope="col">Pipeline and model</th>
+          <th scope="col" className="number">
+            Tickets
+          </th>
+          <th scope="col" className="number">
+            Charged to the user
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {sessions.map((session) => (
+          <tr key={session.sessionId}>
+            <th scope="row">
+              <code>{session.sessionId}</code>
+            </th>
+            <td>
+              <Instant at={session.startedAt} />
+            </td>
+            <td>{session.endedAt === undefined ? 'running' : <Instant at={session.endedAt} />}</td>
+            <td>
+              <Name>{session.pipeline}</Name>
+              <small>
+                <Name>{session.modelId}</Name>
+              </small>
+            </td>
+            <td className="number">{formatCount(session.requestCount)}</td>
+            <td className="number">
+              <ExactDollars value={session.endUserBillableUsdExact} />
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  </TableBox>
+)

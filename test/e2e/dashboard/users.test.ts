@@ -1,0 +1,352 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import type { Page } from 'playwright-core'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { basic } from '../../../deploy/cli/client.ts'
+import { registerSecret } from '../../support/run/secrecy.ts'
+import {
+  executablePath,
+  send,
+  setUpDashboard,
+  viewer,
+  violations,
+} from '../../support/web/dashboard.ts'
+
+const run = promisify(execFile)
+
+/** External ids that a careless page would run, cut, or put into the wrong place of an address. */
+const hostileIds = ['a/b?c#d%', '<img src=x onerror=alert(1)>', 'x'.repeat(200), 'مستخدم', '123']
+const parts = [
+  '',
+  '?part=statement',
+  '?part=keys',
+  '?part=limits',
+  '?part=usage',
+  '?part=decisions',
+]
+
+describe.runIf(executablePath)('the users in the dashboard', () => {
+  const dashboard = setUpDashboard()
+  const { quickstart, clientId, open, logIn, owner, show, forgive, inviteViewer, spend } = dashboard
+  beforeAll(inviteViewer)
+
+  const users = (): string => `/${clientId()}/users`
+  const viewOf = (id: string, search = ''): string =>
+    `${users()}/${encodeURIComponent(id)}${search}`
+
+  /** Calls the API as the app's backend. */
+  async function call(method: string, path: string, body?: unknown): Promise<unknown> {
+    const { platformUrl, m2mClientId, m2mClientSecret } = quickstart()
+    const answer = await fetch(`${platformUrl}/api/v1/apps/${clientId()}${path}`, {
+      method,
+      headers: {
+        'content-type': 'application/json',
+        authorization: basic(m2mClientId, m2mClientSecret),
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+    expect(answer.status).toBeLessThan(300)
+    return answer.json()
+  }
+  const create = (externalUserId: string) => call('POST', '/users', { externalUserId })
+  const figure = (page: Page, name: string) =>
+    page.locator('dt', { hasText: new RegExp(`^${name}$`) }).locator('xpath=../dd')
+
+  it('creates a user, and finds it by its complete id; the address keeps the search', async () => {
+    const page = await owner(users())
+    await page.getByLabel('External id of the new user').fill('grace')
+    await page.getByLabel('E-mail address (optional)').fill('grace@example.com')
+    await page.getByRole('button', { name: 'Create' }).click()
+    await page.getByText('The user exists:').waitFor()
+    const rows = page.getByRole('region', { name: 'Table of users' }).getByRole('row')
+    await page.getByLabel('External id, complete').fill('grace')
+    await page.getByRole('button', { name: 'Find' }).click()
+    await page.waitForURL(/user=grace/)
+    await expect.poll(() => rows.count()).toBe(2)
+    await page.reload()
+    await page.getByRole('row', { name: /grace@example\.com/ }).waitFor()
+    await page.getByLabel('External id, complete').fill('grac')
+    await page.getByRole('button', { name: 'Find' }).click()
+    await page.getByText('finds complete ids only').waitFor()
+    await page.goBack()
+    await page.getByRole('link', { name: 'grace' }).first().click()
+    await page.getByRole('heading', { name: 'grace', level: 1 }).waitFor()
+  })
+
+  it('lists all users page by page, and by status', async () => {
+    for (let i = 0; i < 51; i++) await create(`user-${i}`)
+    await call('DELETE', '/users?externalUserId=user-50')
+    const page = await owner(users())
+    const rows = page.getByRole('region', { name: 'Table of users' }).getByRole('row')
+    await page.getByRole('button', { name: 'Show more' }).click()
+    await page.getByRole('link', { name: 'user-50' }).waitFor()
+    expect(await page.getByRole('button', { name: 'Show more' }).count()).toBe(0)
+    await page.getByLabel('Status').selectOption('inactive')
+    await page.waitForURL(/status=inactive/)
+    await expect.poll(() => rows.count()).toBe(2)
+    await page.reload()
+    await expect.poll(() => rows.count()).toBe(2)
+    await page.getByRole('button', { name: 'Show all' }).click()
+    await expect.poll(() => rows.count()).toBe(51)
+  })
+
+  it.each(hostileIds)('shows the id %j as text, and leads to its own view', async (id) => {
+    await create(id)
+    const page = await owner(`${users()}?user=${encodeURIComponent(JSON.stringify(id))}`)
+    await page.getByRole('region', { name: 'Table of users' }).getByRole('link').click()
+    await page.getByRole('heading', { name: id, level: 1 }).waitFor()
+    await expect.poll(() => figure(page, 'May still spend').innerText()).toMatch(/^\$5\.00\n/)
+    await page.reload()
+    await page.getByRole('heading', { name: id, level: 1 }).waitFor()
+    await page.getByRole('link', { name: 'Keys', exact: true }).click()
+    await page.getByText('The user has no key.').waitFor()
+    await page.setViewportSize({ width: 360, height: 800 })
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(360)
+    expect(await page.locator('img').count()).toBe(0)
+  })
+
+  it('gives exactly the credit that was entered, once even if it is sent twice', async () => {
+    await create('lin')
+    const page = await owner(viewOf('lin'))
+    await figure(page, 'May still spend').waitFor()
+    const give = page.getByRole('button', { name: 'Give credit' })
+    const amount = page.getByLabel('Amount in dollars')
+    for (const wrong of ['0', '-1', '1e3', '0.0000001', 'a'])
+      await amount.fill(wrong).then(async () => expect(await give.isDisabled()).toBe(true))
+    await amount.fill('0.100001')
+    await page.getByText('Gives exactly 0.100001 USD.').waitFor()
+    await give.dblclick()
+    await page.getByText('Gave $0.10.').waitFor()
+    await expect.poll(() => readBalance('lin')).toBe('5100001')
+    expect(
+      await figure(page, 'May still spend').locator('span').first().getAttribute('title'),
+    ).toBe('5.100001 USD')
+    // The service gives, but its answer is lost; the person tries again.
+    await page.route('**/allowances', async (route) => {
+      if (route.request().method() !== 'POST') return route.continue()
+      await route.fetch()
+      return route.abort()
+    })
+    await amount.fill('2')
+    await give.click()
+    await page.getByText('The service cannot be reached.').waitFor()
+    await page.unroute('**/allowances')
+    await give.click()
+    await page.getByText('Gave $2.00.').waitFor()
+    expect(await readBalance('lin')).toBe('7100001')
+    forgive(/ERR_FAILED/)
+  })
+
+  it('creates a key whose program runs, and shows its secret once', async () => {
+    await create('ida')
+    const page = await owner(viewOf('ida', '?part=keys'), {
+      permissions: ['clipboard-read', 'clipboard-write'],
+    })
+    await page.getByLabel('Name of the key').fill('laptop')
+    await page.getByRole('button', { name: 'Create a key' }).click()
+    await page.getByRole('button', { name: 'Copy', exact: true }).click()
+    await page.getByRole('button', { name: 'Copied', exact: true }).waitFor()
+    const key = registerSecret(String(await page.evaluate('navigator.clipboard.readText()')))
+    const program = page.getByLabel('A program that exchanges it')
+    const text = async (language: string): Promise<string> => {
+      await program.selectOption(language)
+      return page.getByLabel(`Program in ${language}`).innerText()
+    }
+    const source = await text('TypeScript')
+    const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', source])
+    expect(stdout).toContain("balanceUsdMicros: '5000000'")
+    const url = `${new URL(page.url()).origin}/api/v1/apps/${clientId()}/oidc/token`
+    for (const language of ['curl', 'Python']) {
+      expect(await text(language)).toContain(`'${url}'`)
+      expect(await text(language)).toContain(`'${key}'`)
+    }
+    await page.getByRole('button', { name: 'I have stored it' }).click()
+    await page.getByRole('row', { name: /laptop/ }).waitFor()
+    expect(await page.locator('main').innerText()).not.toContain(key)
+    await page.getByRole('button', { name: 'Revoke the key laptop' }).click()
+    await page.getByText('A revoked key never works again').waitFor()
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
+    await page.getByRole('row', { name: /laptop.*revoked/ }).waitFor()
+    const after = run(process.execPath, ['--input-type=module', '--eval', source])
+    await expect(after).rejects.toThrow(/invalid_grant/)
+  })
+
+  it('sets and removes limits, and keeps those that are not edited', async () => {
+    await create('max')
+    await call('PUT', '/users/max/limits', {
+      maxPrices: [{ type: 'live', app: 'acme/echo', maxWei: '1000' }],
+    })
+    const page = await owner(viewOf('max', '?part=limits'))
+    await page.getByLabel('Dollars on a day (UTC)').fill('2.5')
+    await page.getByLabel('Calls in a minute').fill('60')
+    await page.getByRole('button', { name: 'Save limits' }).click()
+    await expect.poll(() => figure(page, 'Calls in a minute').innerText()).toBe('60')
+    expect(await call('GET', '/users/max/limits')).toEqual({
+      usdMicrosPerDay: '2500000',
+      usdMicrosPerSession: null,
+      callsPerMinute: 60,
+      concurrentSessions: null,
+      maxPrices: [{ type: 'live', app: 'acme/echo', maxWei: '1000' }],
+    })
+    await page.getByRole('button', { name: 'Remove all limits' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove all limits' }).click()
+    await page.getByText('No limit is set.').waitFor()
+  })
+
+  it('shows charges by day while the owner pays, and a statement once users pay', async () => {
+    await spend('sam')
+    const page = await owner(viewOf('sam'))
+    await expect.poll(() => readBalance('sam')).toBe('4640000')
+    await page.getByRole('link', { name: 'Statement' }).click()
+    await page.getByRole('row', { name: /Total 1 \$0\.36 \$0\.36/ }).waitFor()
+    const settings = `/api/v1/apps/${clientId()}/billing/settings`
+    const setMode = (billingMode: string) =>
+      send(page, { method: 'PUT', path: settings, body: { billingMode } })
+    expect(await setMode('merchant')).toBe(200)
+    await page.reload()
+    await page.getByRole('row', { name: /usage .* \$0\.36 -\$0\.36 \$4\.64/ }).waitFor()
+    await page.getByRole('row', { name: /credit given .* \$5\.00 \$5\.00 \$5\.00/ }).waitFor()
+    expect(await setMode('owner_rollup')).toBe(200)
+  })
+
+  it('shows tickets and sessions of a month, and explains a ticket', async () => {
+    await spend('ada')
+    const page = await owner(viewOf('ada'))
+    await expect.poll(() => readBalance('ada')).toBe('4640000')
+    await page.getByRole('link', { name: 'Tickets and sessions' }).click()
+    await page.getByRole('link', { name: 'Explain the ticket' }).click()
+    await page.waitForURL(/ticket=/)
+    const steps = page.getByRole('list', { name: 'Calculation' })
+    await expect.poll(() => steps.innerText()).toContain('120000000000000')
+    await page.reload()
+    await expect.poll(() => figure(page, 'Charged to the user').innerText()).toBe('0.36 USD')
+    await page.getByRole('link', { name: 'Close' }).click()
+    await page.getByRole('link', { name: 'Sessions', exact: true }).click()
+    await page.getByRole('region', { name: 'Table of sessions' }).waitFor()
+    await page.getByLabel('Month (UTC)').fill('2026-01')
+    await page.getByText('The user had no session in this month.').waitFor()
+    expect(page.url()).toContain('month=2026-01')
+  })
+
+  it('explains why calls are refused', async () => {
+    await create('eve')
+    const { apiKey } = asKey(await call('POST', '/users/eve/keys', {}))
+    registerSecret(apiKey)
+    expect(await authorize(apiKey, 900_000_000_000_000_000)).toContain('insufficient_balance')
+    const page = await owner(viewOf('eve', '?part=decisions'))
+    await page.getByText('insufficient_balance').waitFor()
+    await page.getByRole('link', { name: 'Explain the decision' }).click()
+    await page.getByRole('heading', { name: 'One decision, explained' }).waitFor()
+    await page.getByRole('link', { name: 'About insufficient_balance' }).waitFor()
+    await page.getByLabel('Code').fill('invalid_token')
+    await page.getByRole('button', { name: 'Show', exact: true }).click()
+    await page.getByText('No recorded decision has this code.').waitFor()
+  })
+
+  it('changes, ends and keeps a plan', async () => {
+    await create('pia')
+    const page = await owner(viewOf('pia'))
+    await page.getByText('no other active plan').waitFor()
+    const plan = { method: 'POST', path: `/api/v1/apps/${clientId()}/plans` }
+    expect(await send(page, { ...plan, body: { name: 'Gift', type: 'free' } })).toBe(201)
+    await page.reload()
+    await page.getByLabel('Change to').selectOption({ label: 'Gift (free)' })
+    await page.getByLabel('When').selectOption('immediate')
+    await page.getByRole('button', { name: 'Change the plan' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Change the plan' }).click()
+    await page.getByText('Changed, with effect at').waitFor()
+    await expect.poll(() => figure(page, 'Name').innerText()).toBe('Gift')
+    await page.getByRole('button', { name: 'End the plan' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'End the plan' }).click()
+    await page.getByText('then the user is on Starter').first().waitFor()
+    await page.getByRole('button', { name: 'Stay on the plan' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Stay on the plan' }).click()
+    await page.getByText('then the user is on Starter').waitFor({ state: 'detached' })
+  })
+
+  it('deactivates a user after it stated the effect, and activates it again', async () => {
+    await create('joe')
+    const page = await owner(viewOf('joe'))
+    await page.getByRole('button', { name: 'Deactivate' }).click()
+    await page.getByText('It ends every key, session and token').waitFor()
+    await page.keyboard.press('Escape')
+    await page.getByRole('button', { name: 'Deactivate' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Deactivate' }).click()
+    await expect.poll(() => figure(page, 'Status').first().innerText()).toContain('inactive since')
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    await page.getByRole('button', { name: 'Activate', exact: true }).click()
+    await page.getByText('keys that were revoked stay revoked', { exact: false }).waitFor()
+    await page.getByRole('dialog').getByRole('button', { name: 'Activate' }).click()
+    await expect.poll(() => figure(page, 'Status').first().innerText()).toBe('active')
+  })
+
+  it('answers for a user that the app does not have', async () => {
+    const page = await owner(viewOf('nobody'))
+    await page.getByText('This app has no user').waitFor()
+    expect(await page.getByRole('button', { name: /activate/i }).count()).toBe(0)
+  })
+
+  it('shows a viewer everything and offers no change; the server refuses one', async () => {
+    const page = await open('/')
+    await page.getByRole('link', { name: 'Dashboard' }).click()
+    await logIn(page, viewer.email, viewer.password)
+    await page.getByRole('button', { name: 'Accept' }).click()
+    await page.getByRole('link', { name: 'Demo', exact: true }).waitFor()
+    await show(page, users())
+    expect(await page.getByRole('heading', { name: 'Create a user' }).count()).toBe(0)
+    for (const part of parts) {
+      await show(page, viewOf('ada', part))
+      const actions = page.getByRole('button', { name: /create|give|change|end|save|activate/i })
+      expect({ part, actions: await actions.count() }).toEqual({ part, actions: 0 })
+      expect(await page.getByRole('alert').count()).toBe(0)
+    }
+    const path = `/api/v1/internal/apps/${clientId()}/users`
+    for (const [method, url, body] of [
+      ['POST', path, { externalUserId: 'x' }],
+      ['POST', `${path}/ada/allowances`, { amountUsdMicros: '1' }],
+      ['POST', `${path}/ada/keys`, {}],
+      ['PUT', `${path}/ada/limits`, { callsPerMinute: 1 }],
+      ['POST', `/api/v1/apps/${clientId()}/users/ada/subscription/change`, { planId: 'x' }],
+    ] as const)
+      expect(await send(page, { method, path: url, body })).toBe(403)
+    forgive(/403/)
+  })
+
+  it('is accessible in every part, in both themes, and fits a phone', async () => {
+    await spend('ada')
+    const page = await owner(users(), { viewport: { width: 360, height: 800 } })
+    for (const view of [users(), ...parts.map((part) => viewOf('ada', part))]) {
+      await show(page, view)
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.emulateMedia({ colorScheme })
+        const found = await violations(page)
+        expect({ view, colorScheme, found }).toEqual({ view, colorScheme, found: [] })
+      }
+      const width = await page.evaluate('document.documentElement.scrollWidth')
+      expect({ view, width }).toEqual({ view, width: 360 })
+    }
+  }, 60_000)
+
+  async function readBalance(id: string): Promise<string> {
+    const answer = await call('GET', `/users/${encodeURIComponent(id)}/allowances`)
+    return JSON.parse(JSON.stringify(answer)).balanceUsdMicros
+  }
+
+  /** Asks the sidecar, as a signer does, about a call at a price in wei. Returns its answer. */
+  async function authorize(apiKey: string, wei: number): Promise<string> {
+    const { sidecarUrl, webhookSecret } = quickstart()
+    const state = { StateID: '0a0b0c0d', LastUpdate: new Date().toISOString(), Type: 'fixed' }
+    const price = { InitialPricePerUnit: wei, InitialPixelsPerUnit: 1, SequenceNumber: 0 }
+    const answer = await fetch(`${sidecarUrl}/authorize`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${webhookSecret}` },
+      body: JSON.stringify({
+        headers: { Authorization: [`Bearer ${apiKey}`] },
+        state: { ...state, ...price, App: 'acme/echo', Balance: '0' },
+      }),
+    })
+    return answer.text()
+  }
+})
+
+const asKey = (answer: unknown): { apiKey: string } => JSON.parse(JSON.stringify(answer))
