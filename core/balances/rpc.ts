@@ -65,7 +65,9 @@ export function createNetworkQuotaRpc(quota: NetworkQuota) {
         )
       },
     ),
-    listReachedNetworkQuotas: rpc(operator(), async () => ({ quotas: await quota.listReached() })),
+    listReachedNetworkQuotas: rpc(orOperator(platformAdmin(), operator()), async () => ({
+      quotas: await quota.listReached(),
+    })),
   }
   return { networkQuotaService }
 }

@@ -1,6 +1,6 @@
 import { DomainError } from '../../proto/errors.ts'
 import type * as pb from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
-import { operator, serviceCaller, operatorWrite } from '../rpc/guards.ts'
+import { operator, orOperator, platformAdmin, serviceCaller, operatorWrite } from '../rpc/guards.ts'
 import { formatDecimal18 } from '../lib/money.ts'
 import { type Handlers, rpc } from '../rpc/serve.ts'
 import type { Metering } from './service.ts'
@@ -33,24 +33,28 @@ export function createMeteringRpc({ metering }: { metering: Metering }) {
       rate: toRate(await metering.recordRate(request)),
     })),
 
-    getMeteringStatus: rpc(operator(), async (_request: pb.GetMeteringStatusRequest) => {
-      const { streams, unpriced, oldestUnpriced, quarantined, usableRate } = await metering.status()
-      return {
-        streams: streams.map((stream) => ({
-          source: stream.source,
-          partition: stream.partition,
-          nextOffset: String(stream.nextOffset),
-          tickets: String(stream.tickets),
-          duplicates: String(stream.duplicates),
-          ignored: String(stream.ignored),
-          quarantined: String(stream.quarantined),
-        })),
-        unpricedTickets: String(unpriced),
-        quarantinedEvents: String(quarantined),
-        usableRate: usableRate ? toRate(usableRate) : undefined,
-        oldestUnpricedAt: oldestUnpriced?.toISOString(),
-      }
-    }),
+    getMeteringStatus: rpc(
+      orOperator(platformAdmin(), operator()),
+      async (_request: pb.GetMeteringStatusRequest) => {
+        const { streams, unpriced, oldestUnpriced, quarantined, usableRate } =
+          await metering.status()
+        return {
+          streams: streams.map((stream) => ({
+            source: stream.source,
+            partition: stream.partition,
+            nextOffset: String(stream.nextOffset),
+            tickets: String(stream.tickets),
+            duplicates: String(stream.duplicates),
+            ignored: String(stream.ignored),
+            quarantined: String(stream.quarantined),
+          })),
+          unpricedTickets: String(unpriced),
+          quarantinedEvents: String(quarantined),
+          usableRate: usableRate ? toRate(usableRate) : undefined,
+          oldestUnpricedAt: oldestUnpriced?.toISOString(),
+        }
+      },
+    ),
   }
   return { meteringService }
 }

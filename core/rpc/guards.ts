@@ -44,8 +44,8 @@ export interface Guard<C extends Caller> {
   readonly roles: readonly ServiceRole[]
   readonly admit: Admit<C>
   /**
-   * Whether each call of an operator gets its own entry in the audit log, or all calls of a minute
-   * share one. Without it, calls are not recorded.
+   * Whether each call of an operator or platform admin gets its own entry in the audit log, or all
+   * calls of a minute share one. Without it, calls are not recorded.
    */
   readonly operatorLog?: OperatorLogging | undefined
 }

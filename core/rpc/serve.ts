@@ -30,7 +30,7 @@ import type { Log } from '../lib/log.ts'
 import type { Metrics } from '../lib/metrics.ts'
 import type { ServiceRole } from '../lib/core-link/address.ts'
 import { isUnavailable } from '../lib/sql.ts'
-import type { OperatorLog } from '../shared/operator-log.ts'
+import { type OperatorLog, operatorName } from '../shared/operator-log.ts'
 import { traceStream, traceUnary } from './trace.ts'
 
 /** Data about a call, in addition to its request and caller. */
@@ -56,6 +56,11 @@ export interface Call<Request> {
   readonly request: Request
   readonly credentials: CallCredentials
   readonly context: Context
+  /** Receives the account of a platform admin whom the guard of a recorded RPC has admitted. */
+  readonly admin?: AdmittedAdmin | undefined
+}
+interface AdmittedAdmin {
+  accountId?: string
 }
 /** The rules by which a call is admitted by its metadata, before its message is read. */
 export interface Admission {
@@ -127,8 +132,8 @@ export function rpc<Request, Response, C extends Caller>(
     ...options,
     roles: guard.roles,
     operatorLog: guard.operatorLog,
-    unary: async ({ request, credentials, context }, deps) =>
-      handler(request, await runGuard(guard, { request, credentials }, deps), context),
+    unary: async (call, deps) =>
+      handler(call.request, await admitCaller(guard, call, deps), call.context),
   }
 }
 
@@ -144,14 +149,13 @@ export function streamRpc<Request, Response, C extends Caller>(
   return {
     roles: guard.roles,
     operatorLog: guard.operatorLog,
-    stream: async ({ request, credentials, context, writable }, deps, emit) => {
-      const run = (): Promise<C> => runGuard(guard, { request, credentials }, deps)
-      const caller = await run()
-      await handler(request, emit, {
-        ...context,
+    stream: async ({ writable, ...call }, deps, emit) => {
+      const caller = await admitCaller(guard, call, deps)
+      await handler(call.request, emit, {
+        ...call.context,
         writable,
         caller,
-        reauthorize: async () => void (await run()),
+        reauthorize: async () => void (await runGuard(guard, call, deps)),
       })
     },
   }
@@ -175,6 +179,18 @@ export const runGuard = <C extends Caller>(
     },
     authenticator,
   )
+
+/** Like `runGuard`; also reports a platform admin, whose calls of a recorded RPC are recorded. */
+async function admitCaller<C extends Caller>(
+  guard: Guard<C>,
+  call: Call<unknown>,
+  deps: ServeDeps,
+): Promise<C> {
+  const caller = await runGuard(guard, call, deps)
+  if (call.admin && guard.operatorLog && caller.kind === 'account' && caller.isPlatformAdmin)
+    call.admin.accountId = caller.accountId
+  return caller
+}
 
 /** The app that a request names in its `clientId`. */
 export function readClientId(request: unknown): string | undefined {
@@ -219,6 +235,7 @@ export const grpcService = <Server>(
 
 interface NotedCall extends GuardedCall {
   readonly context: Pick<Context, 'correlationId'>
+  readonly admin: AdmittedAdmin
   readonly reason: Reason | null
 }
 
@@ -271,19 +288,17 @@ export function createBinder(deps: BinderDeps) {
     }
   }
 
-  /**
-   * Records an operator's call before the response is sent, so that its recipient finds the entry.
-   */
+  /** Records such a call before the response is sent, so that its recipient finds the entry. */
   async function note(
     path: string,
     { operatorLog }: Admission,
-    { request, credentials, context, reason }: NotedCall,
+    { request, credentials, context, admin, reason }: NotedCall,
   ): Promise<void> {
-    if (operatorLog === undefined || !credentials.isOperator) return
+    if (operatorLog === undefined || (!credentials.isOperator && !admin.accountId)) return
     await deps.operatorLog.record({
       rpc: path,
       request,
-      operator: credentials.operator,
+      actor: admin.accountId ?? operatorName(credentials.operator),
       correlationId: context.correlationId,
       isRepeated: operatorLog === 'repeated',
       reason,
@@ -314,10 +329,11 @@ export function createBinder(deps: BinderDeps) {
         },
       }
       const guarded = { request: call.request, credentials: credentialsOf(call.metadata, handler) }
-      const work = (): Promise<Response> => handler.unary({ ...guarded, context }, runtime)
+      const admin: AdmittedAdmin = {}
+      const work = (): Promise<Response> => handler.unary({ ...guarded, context, admin }, runtime)
       const settled = settle(path, context, work).then(async (outcome) => {
         const reason = 'response' in outcome ? null : outcome.reason
-        await note(path, handler, { ...guarded, context, reason })
+        await note(path, handler, { ...guarded, context, admin, reason })
         return outcome
       })
       void settled.then((settled) => {
@@ -347,13 +363,14 @@ export function createBinder(deps: BinderDeps) {
         if (call.writableNeedDrain) await once(call, 'drain', { signal: abort.signal })
       }
       const guarded = { request: call.request, credentials: credentialsOf(call.metadata, handler) }
+      const admin: AdmittedAdmin = {}
       const run = async (): Promise<void> => {
-        await handler.stream({ ...guarded, context, writable }, deps, emit)
+        await handler.stream({ ...guarded, context, writable, admin }, deps, emit)
         if (call.writableLength >= unreadMax) throw tooSlow()
       }
       const end = async (refusal: Refusal | null): Promise<void> => {
         const reason = refusal?.reason ?? null
-        await note(path, handler, { ...guarded, context, reason })
+        await note(path, handler, { ...guarded, context, admin, reason })
         if (refusal) call.emit('error', refusal.reply)
         else call.end()
       }

@@ -4,12 +4,12 @@ import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { type AuditEntry, audit, auditRepeated } from './audit.ts'
 
-/** A call by an operator's command that changes something. */
+/** A call by an operator's command or a platform admin that changes something. */
 export interface OperatorCall {
   readonly rpc: string
   readonly request: unknown
-  /** The operator's name as sent by the command. */
-  readonly operator: string | undefined
+  /** The operator's name, or the platform admin's account. */
+  readonly actor: string
   readonly correlationId: string
   /**
    * Whether all calls of a minute with the same subject share one entry. For commands that make
@@ -71,7 +71,7 @@ const valueMax = 200
 const operatorSyntax = /^[\p{L}\p{N}._@\\-]{1,128}$/u
 
 /**
- * Writes an audit entry for each call of an operator that changes something, including refused
+ * Writes an audit entry for each such call, including refused
  * calls: who, which RPC, the subject and the result. If the entry cannot be written, an error is
  * logged and the call still succeeds, because the change has already happened.
  */
@@ -81,7 +81,7 @@ export function createOperatorLog({ pool, log, now }: { pool: Pool; log: Log; no
     const kind = `${call.rpc} ${JSON.stringify(subject)}`
     const entry: AuditEntry = {
       appId: null,
-      actor: operatorName(call.operator),
+      actor: call.actor,
       action: 'operator_command',
       status: call.reason === null ? 'success' : 'refused',
       correlationId: call.correlationId,

@@ -1,7 +1,16 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import { Scope } from '../../proto/scopes.ts'
-import type { M2mCaller } from '../rpc/callers.ts'
-import { serviceCaller, bearer, m2m, oauthClient, operator, operatorWrite } from '../rpc/guards.ts'
+import { type M2mCaller, callerName } from '../rpc/callers.ts'
+import {
+  serviceCaller,
+  bearer,
+  m2m,
+  oauthClient,
+  operator,
+  operatorWrite,
+  orOperator,
+  platformAdmin,
+} from '../rpc/guards.ts'
 import { type Handlers, rpc } from '../rpc/serve.ts'
 import { batchedRpc } from '../rpc/batched.ts'
 import type { KeyRotation } from './issuer/rotation.ts'
@@ -47,18 +56,23 @@ export function createTokensRpc({
         y: jwk['y'],
       })),
     })),
-    rotateSigningKeys: rpc(operatorWrite(), async ({ force }: pb.RotateSigningKeysRequest) =>
-      rotation.rotate({ force }),
+    rotateSigningKeys: rpc(
+      orOperator(platformAdmin(), operatorWrite()),
+      async ({ force }: pb.RotateSigningKeysRequest, caller) =>
+        rotation.rotate({ force, actor: callerName(caller) }),
     ),
-    listSigningKeys: rpc(operator(), async (_request: pb.ListSigningKeysRequest) => ({
-      keys: (await rotation.list()).map(({ kid, alg, status, created_at, retire_at }) => ({
-        kid,
-        alg,
-        status,
-        createdAt: created_at.toISOString(),
-        retireAt: retire_at?.toISOString(),
-      })),
-    })),
+    listSigningKeys: rpc(
+      orOperator(platformAdmin(), operator()),
+      async (_request: pb.ListSigningKeysRequest) => ({
+        keys: (await rotation.list()).map(({ kid, alg, status, created_at, retire_at }) => ({
+          kid,
+          alg,
+          status,
+          createdAt: created_at.toISOString(),
+          retireAt: retire_at?.toISOString(),
+        })),
+      }),
+    ),
   }
   return { tokenService }
 }

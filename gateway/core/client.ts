@@ -55,6 +55,8 @@ const deadlines = new Map<DescMethod, number>([
   [services.whatIf.method.simulatePlans, 65_000],
   // The identity provider may take 12 s of it; then core reports it as unavailable.
   [services.builderUsers.method.provisionUser, 20_000],
+  // Core stops after 3 s, once a page of 20 events is finished.
+  [services.quarantine.method.redriveReason, 30_000],
   // Core answers after 15 s and reports what is unfinished.
   [services.testClock.method.advanceTestClock, 40_000],
 ])

@@ -1,5 +1,6 @@
 import { AllowanceService } from '../../proto/gen/es/tollgate/balances/v1/allowances_pb.ts'
 import { LimitService } from '../../proto/gen/es/tollgate/balances/v1/limits_pb.ts'
+import { HoldService } from '../../proto/gen/es/tollgate/balances/v1/escrow_pb.ts'
 import {
   CreditQuotaService,
   NetworkQuotaService,
@@ -10,6 +11,7 @@ import { CollectionService } from '../../proto/gen/es/tollgate/billing/v1/collec
 import { OverageService } from '../../proto/gen/es/tollgate/billing/v1/overage_pb.ts'
 import { OwnerAccountService } from '../../proto/gen/es/tollgate/billing/v1/owners_pb.ts'
 import { SimulatedProcessorService } from '../../proto/gen/es/tollgate/billing/v1/simulated_pb.ts'
+import { ProcessorReconciliationService } from '../../proto/gen/es/tollgate/billing/v1/reconciliation_pb.ts'
 import { PaymentService } from '../../proto/gen/es/tollgate/billing/v1/payments_pb.ts'
 import { TestClockService } from '../../proto/gen/es/tollgate/billing/v1/clock_pb.ts'
 import { WalletService } from '../../proto/gen/es/tollgate/billing/v1/wallet_pb.ts'
@@ -27,12 +29,18 @@ import { RegistrationService } from '../../proto/gen/es/tollgate/identity/v1/reg
 import { BuilderUserService } from '../../proto/gen/es/tollgate/keys/v1/builder_pb.ts'
 import { KeyService } from '../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
 import { LossService } from '../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
+import { MeteringService } from '../../proto/gen/es/tollgate/metering/v1/metering_pb.ts'
+import { OutboxService } from '../../proto/gen/es/tollgate/metering/v1/outbox_pb.ts'
+import { QuarantineService } from '../../proto/gen/es/tollgate/metering/v1/quarantine_pb.ts'
 import { CatalogService } from '../../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
 import { PlanService } from '../../proto/gen/es/tollgate/plans/v1/plans_pb.ts'
 import { SubscriptionService } from '../../proto/gen/es/tollgate/plans/v1/subscriptions_pb.ts'
 import { ReadinessService } from '../../proto/gen/es/tollgate/shared/v1/readiness_pb.ts'
 import { DecisionService } from '../../proto/gen/es/tollgate/signer/v1/decisions_pb.ts'
-import { AppSecretService } from '../../proto/gen/es/tollgate/signer/v1/signers_pb.ts'
+import {
+  AppSecretService,
+  SignersService,
+} from '../../proto/gen/es/tollgate/signer/v1/signers_pb.ts'
 import { AuthorizationService } from '../../proto/gen/es/tollgate/tokens/v1/authorization_pb.ts'
 import { DeviceService } from '../../proto/gen/es/tollgate/tokens/v1/devices_pb.ts'
 import { GrantService } from '../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
@@ -58,21 +66,27 @@ export const services = {
   decisions: DecisionService,
   devices: DeviceService,
   grants: GrantService,
+  holds: HoldService,
   invoices: InvoiceService,
   keys: KeyService,
   limits: LimitService,
   losses: LossService,
   management: ManagementService,
+  metering: MeteringService,
   meters: MeterService,
   networkQuotas: NetworkQuotaService,
+  outbox: OutboxService,
   ownerAccounts: OwnerAccountService,
   appSecrets: AppSecretService,
   payments: PaymentService,
   plans: PlanService,
+  processorReconciliation: ProcessorReconciliationService,
+  quarantine: QuarantineService,
   readiness: ReadinessService,
   receipts: ReceiptService,
   registrations: RegistrationService,
   simulatedProcessor: SimulatedProcessorService,
+  signers: SignersService,
   subscriptions: SubscriptionService,
   testClock: TestClockService,
   tickets: TicketService,

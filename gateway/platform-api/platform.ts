@@ -31,6 +31,7 @@ import { statementRoutes } from './billing/statements.ts'
 import { testClockRoutes } from './billing/test-clock.ts'
 import { walletRoutes } from './billing/wallet.ts'
 import { whatIfRoutes } from './billing/what-if.ts'
+import { operateRoutes } from './operate/operate.ts'
 import { collectDocuments, documentRoutes } from './docs/docs.ts'
 import { goneRoutes } from './gone.ts'
 import { ingestRoutes } from './ingest.ts'
@@ -137,6 +138,7 @@ const nouns = [
   discoveryProfileRoutes,
   planRoutes,
   appKeyRoutes,
+  operateRoutes,
 ]
 
 /**

@@ -8,6 +8,15 @@ import { Apps } from './apps/apps.tsx'
 import { Audit } from './audit/audit.tsx'
 import { Invoice } from './invoices/invoice.tsx'
 import { Invoices } from './invoices/invoices.tsx'
+import { Differences } from './operate/differences.tsx'
+import { Holds } from './operate/holds.tsx'
+import { Ingest } from './operate/ingest.tsx'
+import { Losses } from './operate/losses.tsx'
+import { Operate } from './operate/operate.tsx'
+import { Quarantine, quarantineStatuses } from './operate/quarantine.tsx'
+import { Quarantined } from './operate/quarantined.tsx'
+import { Signers } from './operate/signers.tsx'
+import { SigningKeys } from './operate/signing-keys.tsx'
 import { Overview } from './overview/overview.tsx'
 import { Money } from './money/money.tsx'
 import { EditPlan, NewPlan } from './plans/edit-plan.tsx'
@@ -20,12 +29,16 @@ import { Failure } from './ui/states.tsx'
 import { parseUserSearch, parseUsersSearch } from './users/search.ts'
 import { User } from './users/user.tsx'
 import { Users } from './users/users.tsx'
+import type { HoldFilter, LossFilter } from './api/operate.ts'
+import type { QuarantineFilter } from './api/quarantine.ts'
 import type { DeliveryStatus } from './api/webhooks.ts'
 import { deliveryStatuses } from './webhooks/deliveries.tsx'
 import { Webhook } from './webhooks/webhook.tsx'
 import { Webhooks } from './webhooks/webhooks.tsx'
 import { parseOverviewSearch, parseUsageSearch } from './ui/usage/search.ts'
 import { Usage } from './usage/usage.tsx'
+
+const utcDay = /^\d{4}-\d{2}-\d{2}$/
 
 /** Every view of the dashboard has its address here, below /app. */
 const root = createRootRoute({
@@ -134,6 +147,63 @@ const user = createRoute({
   validateSearch: parseUserSearch,
 })
 
+const operate = createRoute({ getParentRoute: () => root, path: '/operate', component: Operate })
+const quarantine = createRoute({
+  getParentRoute: () => operate,
+  path: '/quarantine',
+  component: Quarantine,
+  validateSearch: ({ status, reason }: Record<string, unknown>): QuarantineFilter => {
+    const known = quarantineStatuses.find((one) => one === status)
+    return {
+      ...(known !== undefined && { status: known }),
+      ...(typeof reason === 'string' && reason !== '' && { reason }),
+    }
+  },
+})
+const quarantined = createRoute({
+  getParentRoute: () => operate,
+  path: '/quarantine/$quarantineId',
+  component: Quarantined,
+})
+
+const signers = createRoute({
+  getParentRoute: () => operate,
+  path: '/signers',
+  component: Signers,
+})
+const ingest = createRoute({ getParentRoute: () => operate, path: '/ingest', component: Ingest })
+const holds = createRoute({
+  getParentRoute: () => operate,
+  path: '/holds',
+  component: Holds,
+  validateSearch: ({ clientId, externalUserId }: Record<string, unknown>): HoldFilter => ({
+    ...(typeof clientId === 'string' && clientId !== '' && { clientId }),
+    ...(typeof externalUserId === 'string' && externalUserId !== '' && { externalUserId }),
+  }),
+})
+
+const signingKeys = createRoute({
+  getParentRoute: () => operate,
+  path: '/signing-keys',
+  component: SigningKeys,
+})
+const losses = createRoute({
+  getParentRoute: () => operate,
+  path: '/losses',
+  component: Losses,
+  validateSearch: ({ from, to }: Record<string, unknown>): LossFilter => ({
+    ...(typeof from === 'string' && utcDay.test(from) && { from }),
+    ...(typeof to === 'string' && utcDay.test(to) && { to }),
+  }),
+})
+const differences = createRoute({
+  getParentRoute: () => operate,
+  path: '/differences',
+  component: Differences,
+  validateSearch: ({ all }: Record<string, unknown>): { all?: true } =>
+    all === true ? { all } : {},
+})
+
 const routeTree = root.addChildren([
   apps,
   overview,
@@ -151,6 +221,16 @@ const routeTree = root.addChildren([
   audit,
   users,
   user,
+  operate.addChildren([
+    quarantine,
+    quarantined,
+    signers,
+    ingest,
+    holds,
+    losses,
+    differences,
+    signingKeys,
+  ]),
 ])
 
 export const createAppRouter = (history?: RouterHistory) =>

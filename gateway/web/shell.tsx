@@ -28,6 +28,7 @@ export function Shell(): ReactNode {
             </li>
           </ul>
           {clientId !== undefined && <AppLinks clientId={clientId} />}
+          {session.data?.isPlatformAdmin && <OperateLinks />}
         </nav>
         <div className="foot">
           {session.data && <span>{session.data.email}</span>}
@@ -106,6 +107,35 @@ function AppLinks({ clientId }: { clientId: string }): ReactNode {
     </>
   )
 }
+
+const OperateLinks = (): ReactNode => (
+  <>
+    <h2 className="nav-title">Operate</h2>
+    <ul>
+      <li>
+        <Link to="/operate/quarantine">Quarantine</Link>
+      </li>
+      <li>
+        <Link to="/operate/ingest">Ingest</Link>
+      </li>
+      <li>
+        <Link to="/operate/holds">Holds</Link>
+      </li>
+      <li>
+        <Link to="/operate/losses">Losses</Link>
+      </li>
+      <li>
+        <Link to="/operate/differences">Differences</Link>
+      </li>
+      <li>
+        <Link to="/operate/signers">Signers</Link>
+      </li>
+      <li>
+        <Link to="/operate/signing-keys">Signing keys</Link>
+      </li>
+    </ul>
+  </>
+)
 
 const themeNames = { system: 'System', light: 'Light', dark: 'Dark' }
 

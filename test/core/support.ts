@@ -122,7 +122,7 @@ export interface TestCore {
   /** Starts another core on the same database and clock. */
   startAnother(
     env?: Readonly<Record<string, string>>,
-  ): Promise<{ core: Core; as(authorization?: string): Rpcs }>
+  ): Promise<{ core: Core; as(authorization?: string): Rpcs; asOperator(): Rpcs }>
   stop(): Promise<void>
 }
 
@@ -156,7 +156,7 @@ export async function startTestCore(
     const other = await start(more)
     const otherCaller = createCaller(other.target)
     stops.push(other.stop, async () => otherCaller.close())
-    return { core: other, as: otherCaller.as }
+    return { core: other, as: otherCaller.as, asOperator: otherCaller.asOperator }
   }
 
   async function stop(): Promise<void> {

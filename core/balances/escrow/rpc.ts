@@ -4,7 +4,7 @@ import { type UsdAttos, networkRatio, parseInteger, usdAttos } from '../../lib/m
 import { toSeconds } from '../../lib/time.ts'
 import type { BoundRate } from '../../metering/rates/bound-rate.ts'
 import { isUuid } from '../../shared/ids.ts'
-import { operator, serviceCaller } from '../../rpc/guards.ts'
+import { operator, orOperator, platformAdmin, serviceCaller } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Breach } from '../limits/limits.ts'
 import { renderCeiling } from '../limits/wire.ts'
@@ -57,10 +57,13 @@ export function createEscrowRpc({ escrow, holds }: EscrowRpcDeps) {
     ),
   }
   const holdService: Handlers<pb.HoldServiceServer> = {
-    listHolds: rpc(operator(), async (request: pb.ListHoldsRequest) => {
-      const { users, nextCursor } = await holds.list(request)
-      return { users: users.map(toUserHolds), nextCursor }
-    }),
+    listHolds: rpc(
+      orOperator(platformAdmin(), operator()),
+      async (request: pb.ListHoldsRequest) => {
+        const { users, nextCursor } = await holds.list(request)
+        return { users: users.map(toUserHolds), nextCursor }
+      },
+    ),
   }
   return { escrowService, holdService }
 }

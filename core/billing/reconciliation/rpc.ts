@@ -3,7 +3,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { toActor } from '../../rpc/callers.ts'
-import { operator, operatorWrite } from '../../rpc/guards.ts'
+import { operator, operatorWrite, orOperator, platformAdmin } from '../../rpc/guards.ts'
 import { type Handlers, rpc, streamRpc } from '../../rpc/serve.ts'
 import { type Actor, auditSuccess } from '../../shared/audit.ts'
 import { findClientIds } from '../../shared/clients.ts'
@@ -38,7 +38,7 @@ export function createReconciliationRpc({ pool, now, reconciliation }: Reconcili
     ),
 
     listProcessorDifferences: rpc(
-      operator(),
+      orOperator(platformAdmin(), operator()),
       async (request: pb.ListProcessorDifferencesRequest) => {
         const limit = parseLimit(request.limit)
         const after = parseCursor(request.cursor)
@@ -56,24 +56,30 @@ export function createReconciliationRpc({ pool, now, reconciliation }: Reconcili
     ),
 
     resolveProcessorDifference: rpc(
-      operatorWrite(),
+      orOperator(platformAdmin(), operatorWrite()),
       async (request: pb.ResolveProcessorDifferenceRequest, caller, context) => {
         const resolution = parseReadable(request.resolution, {
           field: 'resolution',
           max: resolutionMax,
         })
-        const resolved = await resolve(request.id, resolution, toActor(caller, context))
+        const actor = toActor(caller, context)
+        const by = caller.kind === 'account' ? caller.email : actor.name
+        const resolved = await resolve(request.id, { resolution, by }, actor)
         const [difference] = await toDifferences([resolved])
         return { difference }
       },
     ),
   }
 
-  async function resolve(id: string, resolution: string, actor: Actor): Promise<StoredDifference> {
+  async function resolve(
+    id: string,
+    { resolution, by }: { readonly resolution: string; readonly by: string },
+    actor: Actor,
+  ): Promise<StoredDifference> {
     if (!isUuid(id)) throw unknownDifference()
     return tx(pool, async (db) => {
       const at = now()
-      const resolved = await store.resolve(db, id, { at, resolution, by: actor.name })
+      const resolved = await store.resolve(db, id, { at, resolution, by })
       if (resolved === null) {
         if ((await store.findDifference(db, id)) === null) throw unknownDifference()
         throw new DomainError('CONFLICT', 'this difference is resolved already')

@@ -1,7 +1,14 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { usdMicros } from '../../lib/money.ts'
 import type { DateRange } from '../../lib/time.ts'
-import { type RequireMetering, m2mBasic, operator, orMember } from '../../rpc/guards.ts'
+import {
+  type RequireMetering,
+  m2mBasic,
+  operator,
+  orMember,
+  orOperator,
+  platformAdmin,
+} from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { LossReport, LossReports, SessionLoss } from './report.ts'
 import type { CallSums, LossSums, SessionCalls } from './store.ts'
@@ -32,7 +39,7 @@ export function createLossRpc({
     ),
 
     getLossReport: rpc(
-      operator(),
+      orOperator(platformAdmin(), operator()),
       async ({ clientId, startDate, endDate }: pb.GetLossReportRequest) => {
         const report = await losses.report(clientId, { startDate, endDate })
         return {

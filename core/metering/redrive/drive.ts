@@ -8,6 +8,7 @@ import type { Subject } from '../batch/subjects.ts'
 import { type SignedTicket, type SigningLimits, parseEvent } from '../events/parse.ts'
 import { type ManualIngest, conflictOnPoison } from '../ingest/manual-ingest.ts'
 import * as store from '../quarantine/store.ts'
+import type { Author } from './author.ts'
 import { type Decision, rewritten } from './rewrite.ts'
 
 export interface DriveDeps {
@@ -22,7 +23,7 @@ export interface DriveDeps {
 }
 
 interface Drive {
-  readonly author: string
+  readonly author: Author
   readonly action: string
   readonly decision: Decision
 }
@@ -51,7 +52,13 @@ export function createDrive({ pool, now, log, manualIngest, limits, invalidation
       tx(pool, (db) => write(db, event, { author, action, decision, ticket, subject })),
     )
     log.info(
-      { appId: subject.appId, userId: subject.userId, quarantineId: event.id, author, action },
+      {
+        appId: subject.appId,
+        userId: subject.userId,
+        quarantineId: event.id,
+        author: author.name,
+        action,
+      },
       'quarantined event redriven',
     )
     for (const id of exhausted) await invalidations.publish({ kind: 'access', id })
@@ -75,14 +82,14 @@ export function createDrive({ pool, now, log, manualIngest, limits, invalidation
       id: event.id,
       status: 'redriven',
       at,
-      by: author,
+      by: author.name,
       attributedTo: decision.authId ?? null,
       ticketEventId: ticket.eventId,
       resolution: isRepeat ? 'had become a ticket by itself' : 'became a ticket',
     })
     await audit(db, {
       appId: subject.appId,
-      actor: `operator:${author}`,
+      actor: author.actor,
       action,
       status: 'success',
       at,

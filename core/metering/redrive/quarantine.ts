@@ -8,6 +8,7 @@ import { parseInstant } from '../../lib/time.ts'
 import type { NamedUser } from '../batch/subjects.ts'
 import { quarantineReasons } from '../events/parse.ts'
 import * as store from '../quarantine/store.ts'
+import type { Author } from './author.ts'
 import { type DriveDeps, conflict, createDrive, refuseDecided } from './drive.ts'
 
 export interface QuarantineDeps extends DriveDeps {
@@ -76,13 +77,10 @@ export function createQuarantine({
    * Attributes an event to a user and redrives it. Throws CONFLICT for an event that names a known
    * user, is already decided or still cannot become a ticket; NOT_FOUND for an unknown app.
    */
-  async function attribute(request: {
-    id: string
-    clientId: string
-    externalUserId: string
-    author: string
-  }) {
-    const author = parseAuthor(request.author)
+  async function attribute(
+    request: { id: string; clientId: string; externalUserId: string },
+    author: Author,
+  ) {
     const event = await get(request.id)
     if (!attributable.includes(event.reason)) {
       throw conflict(
@@ -104,8 +102,7 @@ export function createQuarantine({
   /**
    * Ingests the event again. Throws CONFLICT if it cannot become a ticket or is already decided.
    */
-  async function redrive(request: { id: string; author: string; underNewId: boolean }) {
-    const author = parseAuthor(request.author)
+  async function redrive(request: { id: string; underNewId: boolean }, author: Author) {
     const event = await get(request.id)
     if (request.underNewId && event.reason !== 'same_id_other_bytes') {
       throw conflict(
@@ -119,13 +116,11 @@ export function createQuarantine({
   }
 
   /** Decides that the event is no ticket; its row records the reason and the author. */
-  async function discard(request: {
-    id: string
-    author: string
-    reason: string
-  }): Promise<store.QuarantineEntry> {
-    const author = parseAuthor(request.author)
-    const reason = parseText('reason', request.reason, 500)
+  async function discard(
+    request: { id: string; reason: string },
+    author: Author,
+  ): Promise<store.QuarantineEntry> {
+    const reason = parseReadable(request.reason, { field: 'reason', max: 500 })
     const event = await get(request.id)
     await tx(pool, async (db) => {
       refuseDecided(await store.lockStatus(db, event.id))
@@ -134,14 +129,14 @@ export function createQuarantine({
         id: event.id,
         status: 'discarded',
         at,
-        by: author,
+        by: author.name,
         resolution: reason,
         attributedTo: null,
         ticketEventId: null,
       })
       await audit(db, {
         appId: null,
-        actor: `operator:${author}`,
+        actor: author.actor,
         action: 'quarantine_discarded',
         status: 'success',
         at,
@@ -153,7 +148,7 @@ export function createQuarantine({
         },
       })
     })
-    log.info({ quarantineId: event.id, author }, 'quarantined event discarded')
+    log.info({ quarantineId: event.id, author: author.name }, 'quarantined event discarded')
     return get(event.id)
   }
 
@@ -181,8 +176,3 @@ function parseTime(name: string, text: string | undefined): Date | null {
   if (!instant) throw invalid(`${name} must be an ISO 8601 instant such as 2026-01-31T12:00:00Z`)
   return instant
 }
-
-const parseAuthor = (text: string): string => parseText('author', text, 100)
-
-const parseText = (field: string, text: string, max: number): string =>
-  parseReadable(text, { field, max })

@@ -1,12 +1,17 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
-import { operator, operatorWrite } from '../../rpc/guards.ts'
+import { operator, operatorWrite, orOperator, platformAdmin } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
+import { authorOf } from './author.ts'
+import { redriveReason } from './by-reason.ts'
 import type { Quarantine } from './quarantine.ts'
 import type { QuarantineEntry } from '../quarantine/store.ts'
 
+const reading = orOperator(platformAdmin(), operator())
+const deciding = orOperator(platformAdmin(), operatorWrite())
+
 export function createQuarantineRpc({ quarantine }: { quarantine: Quarantine }) {
   const quarantineService: Handlers<pb.QuarantineServiceServer> = {
-    listQuarantined: rpc(operator(), async (request: pb.ListQuarantinedRequest) => {
+    listQuarantined: rpc(reading, async (request: pb.ListQuarantinedRequest) => {
       const { events, nextCursor, waiting } = await quarantine.list(request)
       return {
         events: events.map(toEvent),
@@ -18,19 +23,36 @@ export function createQuarantineRpc({ quarantine }: { quarantine: Quarantine }) 
         })),
       }
     }),
-    getQuarantined: rpc(operator(), async ({ id }: pb.GetQuarantinedRequest) => {
+    getQuarantined: rpc(reading, async ({ id }: pb.GetQuarantinedRequest) => {
       const event = await quarantine.get(id)
       return { event: toEvent(event), bytes: event.bytes }
     }),
-    attributeQuarantined: rpc(operatorWrite(), async (request: pb.AttributeQuarantinedRequest) => ({
-      event: toEvent(await quarantine.attribute(request)),
-    })),
-    redriveQuarantined: rpc(operatorWrite(), async (request: pb.RedriveQuarantinedRequest) => ({
-      event: toEvent(await quarantine.redrive(request)),
-    })),
-    discardQuarantined: rpc(operatorWrite(), async (request: pb.DiscardQuarantinedRequest) => ({
-      event: toEvent(await quarantine.discard(request)),
-    })),
+    attributeQuarantined: rpc(
+      deciding,
+      async ({ author, ...request }: pb.AttributeQuarantinedRequest, caller) => ({
+        event: toEvent(await quarantine.attribute(request, authorOf(caller, author))),
+      }),
+    ),
+    redriveQuarantined: rpc(
+      deciding,
+      async ({ author, ...request }: pb.RedriveQuarantinedRequest, caller) => ({
+        event: toEvent(await quarantine.redrive(request, authorOf(caller, author))),
+      }),
+    ),
+    redriveReason: rpc(
+      deciding,
+      async ({ author, ...request }: pb.RedriveReasonRequest, caller, { signal }) => {
+        const by = authorOf(caller, author)
+        const done = await redriveReason(quarantine, { ...request, author: by, signal })
+        return { ...done, left: [...done.left] }
+      },
+    ),
+    discardQuarantined: rpc(
+      deciding,
+      async ({ author, ...request }: pb.DiscardQuarantinedRequest, caller) => ({
+        event: toEvent(await quarantine.discard(request, authorOf(caller, author))),
+      }),
+    ),
   }
   return { quarantineService }
 }

@@ -10,6 +10,7 @@ import {
   operator,
   operatorWrite,
   orOperator,
+  platformAdmin,
   serviceCaller,
 } from '../../rpc/guards.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
@@ -17,23 +18,32 @@ import type { OwnSecretRequest, OwnSecrets, SecretOwner } from './own-secrets.ts
 import type { Signers } from './service.ts'
 import type { OwnSecretRow, Purpose, SecretRow, SignerRow } from './store.ts'
 
+const administering = orOperator(platformAdmin(), operatorWrite())
+
 export function createSignersRpc({ signers }: { signers: Signers }) {
   const signersService: Handlers<pb.SignersServiceServer> = {
-    createSigner: rpc(operatorWrite(), async (request: pb.CreateSignerRequest) => {
-      const { signer, credentials } = await signers.create(request)
+    createSigner: rpc(administering, async (request: pb.CreateSignerRequest, caller, context) => {
+      const { signer, credentials } = await signers.create(request, toActor(caller, context))
       return { signer: toInfo(signer), credentials }
     }),
-    listSigners: rpc(operator(), async (_request: pb.ListSignersRequest) => ({
-      signers: (await signers.list()).map(toInfo),
+    listSigners: rpc(
+      orOperator(platformAdmin(), operator()),
+      async (_request: pb.ListSignersRequest) => ({
+        signers: (await signers.list()).map(toInfo),
+      }),
+    ),
+    rotateSigner: rpc(administering, async (request: pb.RotateSignerRequest, caller, context) => ({
+      credentials: await signers.rotate(
+        request.name,
+        request.overlapSeconds,
+        toActor(caller, context),
+      ),
     })),
-    rotateSigner: rpc(operatorWrite(), async (request: pb.RotateSignerRequest) => ({
-      credentials: await signers.rotate(request.name, request.overlapSeconds),
+    updateSigner: rpc(administering, async (request: pb.UpdateSignerRequest, caller, context) => ({
+      signer: toInfo(await signers.setApps(request.name, request, toActor(caller, context))),
     })),
-    updateSigner: rpc(operatorWrite(), async (request: pb.UpdateSignerRequest) => ({
-      signer: toInfo(await signers.setApps(request.name, request)),
-    })),
-    deleteSigner: rpc(operatorWrite(), async ({ name }: pb.DeleteSignerRequest) => {
-      await signers.remove(name)
+    deleteSigner: rpc(administering, async ({ name }: pb.DeleteSignerRequest, caller, context) => {
+      await signers.remove(name, toActor(caller, context))
       return {}
     }),
     listSignerSecrets: rpc(

@@ -1,6 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
-import { audit } from '../../shared/audit.ts'
+import { type Actor, auditSuccess } from '../../shared/audit.ts'
 import type { Shared } from '../../shared/shared.ts'
 import { newSecret, uuidV7 } from '../../lib/crypto.ts'
 import { type Db, tx } from '../../lib/sql.ts'
@@ -10,6 +10,12 @@ import * as store from './store.ts'
 export interface AppsOfSigner {
   readonly allApps: boolean
   readonly clientIds: readonly string[]
+}
+
+interface SignerChange {
+  readonly action: string
+  readonly name: string
+  readonly actor: Actor
 }
 
 const nameForm = /^[a-z0-9][a-z0-9-]{0,62}$/
@@ -24,31 +30,35 @@ export const overlapMax = 2_592_000
 export function createSigners({ pool, invalidations, now }: Shared) {
   async function create(
     request: AppsOfSigner & { readonly name: string; readonly mayPushEvents: boolean },
+    actor: Actor,
   ) {
     if (!nameForm.test(request.name))
       throw invalid('name must be lower-case letters, digits and hyphens, at most 63')
     const signer = { ...request, id: uuidV7() }
-    const credentials = await change('signer.create', request.name, async (db) => {
-      if (!(await store.insertSigner(db, signer, now())))
-        throw new DomainError('CONFLICT', `the signer ${request.name} already exists`)
-      await bindApps(db, signer.id, request)
-      return issue(db, signer.id, request.mayPushEvents)
-    })
+    const credentials = await change(
+      { action: 'signer.create', name: request.name, actor },
+      async (db) => {
+        if (!(await store.insertSigner(db, signer, now())))
+          throw new DomainError('CONFLICT', `the signer ${request.name} already exists`)
+        await bindApps(db, signer.id, request)
+        return issue(db, signer.id, request.mayPushEvents)
+      },
+    )
     return { signer: await find(request.name), credentials }
   }
 
-  async function rotate(name: string, overlapSeconds: number) {
+  async function rotate(name: string, overlapSeconds: number, actor: Actor) {
     if (!Number.isInteger(overlapSeconds) || overlapSeconds < 0 || overlapSeconds > overlapMax)
       throw invalid(`overlap_seconds must be from 0 to ${overlapMax}`)
-    return change('signer.rotate', name, async (db) => {
+    return change({ action: 'signer.rotate', name, actor }, async (db) => {
       const { id, may_push_events } = await lock(db, name)
       await store.endSecrets(db, id, addSeconds(now(), overlapSeconds))
       return issue(db, id, may_push_events)
     })
   }
 
-  async function setApps(name: string, apps: AppsOfSigner) {
-    await change('signer.apps', name, async (db) => {
+  async function setApps(name: string, apps: AppsOfSigner, actor: Actor) {
+    await change({ action: 'signer.apps', name, actor }, async (db) => {
       const { id, app_id } = await lock(db, name)
       if (app_id !== null)
         throw new DomainError(
@@ -60,18 +70,20 @@ export function createSigners({ pool, invalidations, now }: Shared) {
     return find(name)
   }
 
-  async function remove(name: string): Promise<void> {
-    await change('signer.remove', name, async (db) => {
+  async function remove(name: string, actor: Actor): Promise<void> {
+    await change({ action: 'signer.remove', name, actor }, async (db) => {
       if (!(await store.deleteSigner(db, name))) throw noSuchSigner(name)
     })
   }
 
   /** Runs `work` in a transaction with its audit row, then notifies every sidecar. */
-  async function change<T>(action: string, name: string, work: (db: Db) => Promise<T>): Promise<T> {
+  async function change<T>(
+    { action, name, actor }: SignerChange,
+    work: (db: Db) => Promise<T>,
+  ): Promise<T> {
     const result = await tx(pool, async (db) => {
       const value = await work(db)
-      const entry = { appId: null, actor: 'operator', action, status: 'success' } as const
-      await audit(db, { ...entry, details: { signer: name }, at: now() })
+      await auditSuccess(db, { appId: null, actor, action, details: { signer: name }, at: now() })
       return value
     })
     await invalidations.publish({ kind: 'signer', id: name })

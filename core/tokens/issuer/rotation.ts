@@ -45,8 +45,8 @@ export function createKeyRotation(deps: Deps) {
    * and publishes a new next key. Throws CONFLICT while verifiers may not have the next key yet,
    * unless `force` is set.
    */
-  async function rotate({ force }: { force: boolean }) {
-    const rotation = await rotateWhenDue({ actor: 'operator', force, isDue: () => true })
+  async function rotate({ force, actor }: { force: boolean; actor: string }) {
+    const rotation = await rotateWhenDue({ actor, force, isDue: () => true })
     if (!rotation)
       throw new DomainError(
         'CONFLICT',

@@ -95,7 +95,7 @@ const redrive = action({
   isFailure: (answer) => answer !== undefined && 'left' in answer && answer.left.length > 0,
 })
 
-/** Redrives page by page and skips events that cannot become tickets. */
+/** Redrives until core has seen every event, and skips those that cannot become tickets. */
 async function redriveAll(
   core: CoreClient,
   reason: string,
@@ -104,16 +104,10 @@ async function redriveAll(
   let driven = 0
   const left: { id: string; problem: string }[] = []
   for (let cursor: string | undefined; ;) {
-    const page = await core.quarantine.listQuarantined({ reason, limit: 200, cursor })
-    for (const { id } of page.events) {
-      const problem = await core.quarantine.redriveQuarantined({ id, ...how }).then(
-        () => null,
-        (error: Error) => error.message,
-      )
-      if (problem === null) driven += 1
-      else left.push({ id, problem })
-    }
-    cursor = page.nextCursor
+    const done = await core.quarantine.redriveReason({ reason, ...how, cursor })
+    driven += done.redriven
+    left.push(...done.left)
+    cursor = done.nextCursor
     if (cursor === undefined) return { driven, left }
   }
 }

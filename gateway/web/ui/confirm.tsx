@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect, useRef } from 'react'
+import { type ReactNode, useEffect, useRef, useState } from 'react'
 import { Button } from './button.tsx'
 import { Failure } from './states.tsx'
 
@@ -7,6 +7,8 @@ interface ConfirmProps {
   /** What the act does, and whether it can be undone. */
   readonly effect: ReactNode
   readonly action: string
+  /** What the person must type before the act, for acts that cannot be undone. */
+  readonly typed?: string
   readonly isBusy: boolean
   readonly error: Error | null
   readonly onConfirm: () => void
@@ -15,7 +17,8 @@ interface ConfirmProps {
 
 /** Asks before an act that takes something away. Escape and Cancel change nothing. */
 export function Confirm(props: ConfirmProps): ReactNode {
-  const { title, effect, action, isBusy, error, onConfirm, onClose } = props
+  const { title, effect, action, typed, isBusy, error, onConfirm, onClose } = props
+  const [text, setText] = useState('')
   const dialog = useRef<HTMLDialogElement>(null)
   useEffect(() => dialog.current?.showModal(), [])
   return (
@@ -28,12 +31,27 @@ export function Confirm(props: ConfirmProps): ReactNode {
       >
         <h2 id="confirm-title">{title}</h2>
         <p>{effect}</p>
+        {typed !== undefined && (
+          <label>
+            Type {typed} to confirm
+            <input
+              value={text}
+              autoComplete="off"
+              spellCheck={false}
+              onChange={(event) => setText(event.target.value)}
+            />
+          </label>
+        )}
         {error && <Failure error={error} />}
         <div className="row">
           <Button onClick={() => dialog.current?.close()} autoFocus>
             Cancel
           </Button>
-          <Button type="submit" kind="danger" disabled={isBusy}>
+          <Button
+            type="submit"
+            kind="danger"
+            disabled={isBusy || (typed !== undefined && text !== typed)}
+          >
             {isBusy ? 'Working …' : action}
           </Button>
         </div>

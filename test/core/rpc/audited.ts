@@ -11,7 +11,10 @@ export type Audited =
 const as = (...actions: string[]): Audited => ({ as: actions })
 /** Like `as`, and recorded by the server itself if an operator calls. */
 const both = (...actions: string[]): Audited => ({ as: actions, operator: true })
-/** Recorded by the server itself: who ran which command, on what, and with which result. */
+/**
+ * Recorded by the server itself: which operator or platform admin called, on what, and with which
+ * result.
+ */
 const operator: Audited = { operator: true }
 const not = (why: string): Audited => ({ not: why })
 
@@ -187,6 +190,7 @@ export const audited: Readonly<Record<string, Audited>> = {
   'metering.v1.QuarantineService/GetQuarantined': 'reads',
   'metering.v1.QuarantineService/AttributeQuarantined': operator,
   'metering.v1.QuarantineService/RedriveQuarantined': operator,
+  'metering.v1.QuarantineService/RedriveReason': operator,
   'metering.v1.QuarantineService/DiscardQuarantined': operator,
   'metering.v1.ReconciliationService/Reconcile': 'reads',
   'plans.v1.PlanService/ListPlans': 'reads',

@@ -29,7 +29,7 @@ afterEach(() => core.stop())
 
 const minutes = (count: number) => count * 60 * second
 const states = async () =>
-  (await core.as().listSigningKeys()).keys.map(({ kid, status }) => ({ kid, status }))
+  (await core.asOperator().listSigningKeys()).keys.map(({ kid, status }) => ({ kid, status }))
 const kidOf = (token: string) => String(decodeProtectedHeader(token).kid)
 const mint = (rpcs: Rpcs) =>
   rpcs.mintUserToken({ clientId: app.clientId, externalUserId: 'ada', scope: undefined })
@@ -74,7 +74,7 @@ describe('rotateSigningKeys', () => {
     const before = await states()
     expect(before.map(({ status }) => status)).toEqual(['active', 'next'])
     core.clock.advance(minutes(7))
-    const { activeKid, nextKid } = await core.as().rotateSigningKeys()
+    const { activeKid, nextKid } = await core.asOperator().rotateSigningKeys()
     expect(activeKid).toBe(before[1]?.kid)
     expect(await states()).toEqual(
       expect.arrayContaining([
@@ -88,20 +88,20 @@ describe('rotateSigningKeys', () => {
 
   it('is rejected until every verifier can have the next key, unless forced', async () => {
     core.clock.advance(minutes(5))
-    const refused = await refusal(core.as().rotateSigningKeys())
+    const refused = await refusal(core.asOperator().rotateSigningKeys())
     expect(refused).toMatchObject({
       reason: 'CONFLICT',
       message: expect.stringContaining('2026-03-10T12:06:00.250Z'),
     })
-    const { activeKid } = await core.as().rotateSigningKeys({ force: true })
+    const { activeKid } = await core.asOperator().rotateSigningKeys({ force: true })
     expect(kidOf((await mint(core.as(app.basic))).accessToken)).toBe(activeKid)
   })
 
   it('deletes the retired key when its last token has expired', async () => {
     core.clock.advance(minutes(7))
     const [old] = await states()
-    await core.as().rotateSigningKeys()
-    const { keys } = await core.as().listSigningKeys()
+    await core.asOperator().rotateSigningKeys()
+    const { keys } = await core.asOperator().listSigningKeys()
     const retireAt = new Date(keys.find(({ status }) => status === 'retired')?.retireAt ?? '')
     // The longest token lifetime, the cache time of the key set, and one minute.
     expect(retireAt.getTime()).toBe(core.clock.now().getTime() + (3_600 + 300 + 60) * second)
@@ -113,17 +113,17 @@ describe('rotateSigningKeys', () => {
 
   it('adds an audit entry without an app', async () => {
     core.clock.advance(minutes(7))
-    const { activeKid } = await core.as().rotateSigningKeys()
+    const { activeKid } = await core.asOperator().rotateSigningKeys()
     const { rows } = await core.sql.query(
       `select app_id, actor, details ->> 'to' as "to" from audit_log where action = 'signing_keys_rotated'`,
     )
-    expect(rows).toEqual([{ app_id: null, actor: 'operator', to: activeKid }])
+    expect(rows).toEqual([{ app_id: null, actor: 'operator:test', to: activeKid }])
   })
 
   it('lets another core accept an unknown key immediately', async () => {
     const other = await core.startAnother()
-    await core.as().rotateSigningKeys({ force: true })
-    await core.as().rotateSigningKeys({ force: true })
+    await core.asOperator().rotateSigningKeys({ force: true })
+    await core.asOperator().rotateSigningKeys({ force: true })
     const { accessToken } = await mint(core.as(app.basic))
     expect(await outcome(other.as(bearerOf(accessToken)).getOwnBalance())).toBe('OK')
   })
@@ -132,7 +132,7 @@ describe('rotateSigningKeys', () => {
     const other = await core.startAnother()
     core.clock.advance(minutes(7))
     const outcomes = await atOnce(6, (index) =>
-      outcome((index % 2 ? core : other).as().rotateSigningKeys()),
+      outcome((index % 2 ? core : other).asOperator().rotateSigningKeys()),
     )
     // The first rotation creates a next key that is too young for the others.
     expect(outcomes.filter((each) => each === 'OK')).toHaveLength(1)
@@ -167,7 +167,8 @@ describe('1,000 tokens of two cores during three rotations', () => {
         kids.add(kidOf(token))
         await verify(token)
       }
-      if (step === 5 || step === 10 || step === 15) await cores[step % 2]?.rotateSigningKeys()
+      if (step === 5 || step === 10 || step === 15)
+        await (step % 2 ? other : core).asOperator().rotateSigningKeys()
       core.clock.advance(90 * second)
       for (const token of tokens) await late(token)
     }
@@ -210,7 +211,7 @@ describe('a changed TOKEN_ALG', () => {
     const old = await states()
     const changed = await core.startAnother({ TOKEN_ALG: 'ES256' })
     const after = await mint(changed.as(app.basic))
-    const { keys } = await changed.as().listSigningKeys()
+    const { keys } = await changed.asOperator().listSigningKeys()
     expect(keys.map(({ alg, status }) => [status, alg]).toSorted()).toEqual([
       ['active', 'ES256'],
       ['next', 'ES256'],
@@ -246,9 +247,9 @@ describe('a changed TOKEN_ALG', () => {
 
   it('changes nothing at the next start, and adds keys once when two cores start together', async () => {
     const [one] = await atOnce(2, () => core.startAnother({ TOKEN_ALG: 'ES256' }))
-    const kids = (await one?.as().listSigningKeys())?.keys.map(({ kid }) => kid)
+    const kids = (await one?.asOperator().listSigningKeys())?.keys.map(({ kid }) => kid)
     const later = await core.startAnother({ TOKEN_ALG: 'ES256' })
-    expect((await later.as().listSigningKeys()).keys.map(({ kid }) => kid)).toEqual(kids)
+    expect((await later.asOperator().listSigningKeys()).keys.map(({ kid }) => kid)).toEqual(kids)
     expect(kids).toHaveLength(3)
   })
 })

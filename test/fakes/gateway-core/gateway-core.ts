@@ -18,6 +18,11 @@ import * as payments from '../../../proto/gen/ts-proto/tollgate/billing/v1/payme
 import * as wallet from '../../../proto/gen/ts-proto/tollgate/billing/v1/wallet.ts'
 import * as webhooks from '../../../proto/gen/ts-proto/tollgate/webhooks/v1/webhooks.ts'
 import * as whatif from '../../../proto/gen/ts-proto/tollgate/billing/v1/whatif.ts'
+import * as escrow from '../../../proto/gen/ts-proto/tollgate/balances/v1/escrow.ts'
+import * as metering from '../../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import * as outbox from '../../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
+import * as reconciliation from '../../../proto/gen/ts-proto/tollgate/billing/v1/reconciliation.ts'
+import * as quarantine from '../../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import * as readiness from '../../../proto/gen/ts-proto/tollgate/shared/v1/readiness.ts'
 import * as decisions from '../../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import * as signers from '../../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
@@ -76,6 +81,12 @@ const services: ServiceDefinition[] = [
   whatif.WhatIfServiceService,
   signers.AppSecretServiceService,
   decisions.DecisionServiceService,
+  quarantine.QuarantineServiceService,
+  reconciliation.ProcessorReconciliationServiceService,
+  escrow.HoldServiceService,
+  metering.MeteringServiceService,
+  outbox.OutboxServiceService,
+  signers.SignersServiceService,
   readiness.ReadinessServiceService,
 ]
 

@@ -176,7 +176,7 @@ describe('clients, tokens and keys', () => {
   it('11: rotates signing keys: old tokens still verify, and the next key is published before its use', async () => {
     const kids = async () => JSON.stringify((await p.ask('GET', '/api/v1/oidc/jwks')).body['keys'])
     const { token: old } = await p.newUser()
-    const { nextKid, activeKid } = await p.real.core.as().rotateSigningKeys({ force: true })
+    const { nextKid, activeKid } = await p.real.core.asOperator().rotateSigningKeys({ force: true })
     const { token: fresh } = await p.newUser()
     expect(headerOf(fresh)['kid']).toBe(activeKid)
     for (const kid of [headerOf(old)['kid'], activeKid, nextKid])

@@ -1,0 +1,113 @@
+import { Type } from 'typebox'
+import type { App } from '../../http/app.ts'
+import { get, post } from '../../http/endpoint.ts'
+import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
+import { Instant, Micros } from '../schemas.ts'
+import { operateRules, operateUrl } from './rules.ts'
+
+const count = (description: string) => Type.String({ pattern: '^[0-9]+$', description })
+
+const IngestStatus = named(
+  Type.Object({
+    streams: Type.Array(
+      Type.Object({
+        source: Type.String(),
+        partition: Type.Integer(),
+        nextOffset: count('The next event that core reads.'),
+        tickets: count('Events that became tickets.'),
+        duplicates: count('Events that had arrived before.'),
+        ignored: count('Events of types that are not billed.'),
+        quarantined: count('Events that went to quarantine.'),
+      }),
+    ),
+    unpricedTickets: count('Tickets that wait for a price of ETH.'),
+    oldestUnpricedAt: Type.Optional(Instant('Signing time of the oldest of them.')),
+    quarantinedEvents: count('Open events in quarantine.'),
+    usableRate: Type.Optional(
+      Type.Object({
+        usdPerEth: Type.String(),
+        source: Type.String(),
+        observedAt: Instant('Time of the observation.'),
+      }),
+    ),
+    reachedQuotas: Type.Array(
+      Type.Object({
+        email: Type.String(),
+        maxUsdMicros: Micros('What the account can pay.'),
+        unpaidUsdMicros: Micros('What its apps hold.'),
+      }),
+      { description: 'Owners whose accounts can pay for no more calls.' },
+    ),
+  }),
+  'IngestStatus',
+)
+const Outbox = named(
+  Type.Object({
+    waiting: count('Rows that wait to be sent; at most 100,000 are counted.'),
+    waitingSince: Type.Optional(Instant('Creation of the oldest of them.')),
+    setAside: count('Rows that the other system refused eight times.'),
+    rows: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        kind: Type.String(),
+        items: Type.Integer({ description: 'Events or customers in the row.' }),
+        error: Type.String({ description: "The other system's last answer." }),
+        createdAt: Instant('When it was created.'),
+        setAsideAt: Instant('When it was set aside.'),
+      }),
+      { description: 'The first hundred rows that were set aside.' },
+    ),
+  }),
+  'Outbox',
+)
+const OutboxRetry = named(
+  Type.Object({ rows: count('Rows that are sent again.'), correlation_id: CorrelationId }),
+  'OutboxRetry',
+)
+
+/** The way of events into tickets, and of figures to other systems. */
+export function ingestStatusRoutes(app: App): void {
+  addSchemas(app, [IngestStatus, Outbox, OutboxRetry])
+  getIngestStatus(app)
+  getOutbox(app)
+  retryOutbox(app)
+}
+
+const getIngestStatus = get({
+  ...operateRules,
+  url: `${operateUrl}/ingest`,
+  operationId: 'getIngestStatus',
+  summary: 'How far events were read, and what waits',
+  description: 'Returns the position of each stream, the rate in use, and what needs attention.',
+  response: { 200: ref(IngestStatus) },
+  handler: async ({ core }) => {
+    const [status, { quotas }] = await Promise.all([
+      core.metering.getMeteringStatus({}),
+      core.networkQuotas.listReachedNetworkQuotas({}),
+    ])
+    return { ...status, reachedQuotas: quotas }
+  },
+})
+
+const getOutbox = get({
+  ...operateRules,
+  url: `${operateUrl}/outbox`,
+  operationId: 'getOutbox',
+  summary: 'What waits to be sent to other systems',
+  description: 'Returns how much waits since when, and the rows that were set aside.',
+  response: { 200: ref(Outbox) },
+  handler: async ({ core }) => core.outbox.getOutbox({}),
+})
+
+const retryOutbox = post({
+  ...operateRules,
+  url: `${operateUrl}/outbox/retry`,
+  operationId: 'retryOutbox',
+  summary: 'Send the rows that were set aside again',
+  description: 'Puts every row that was set aside back into the queue.',
+  response: { 200: ref(OutboxRetry) },
+  handler: async ({ core, correlationId }) => {
+    const { rows } = await core.outbox.retryOutbox({})
+    return { rows, correlation_id: correlationId }
+  },
+})

@@ -1,0 +1,120 @@
+import { type ReactNode, useState } from 'react'
+import { type QuarantinedEvent, useDecisions } from '../api/quarantine.ts'
+import { Button } from '../ui/button.tsx'
+import { Confirm } from '../ui/confirm.tsx'
+import { Failure } from '../ui/states.tsx'
+import { isAttributable } from './reasons.ts'
+
+/** What an operator may decide about an open event. */
+export function Decisions({ event }: { event: QuarantinedEvent }): ReactNode {
+  const { redrive, attribute, discard } = useDecisions(event.id)
+  return (
+    <>
+      <section className="card" aria-labelledby="again">
+        <h2 id="again">Ingest it again</h2>
+        <p className="soft">
+          The event is read as if it arrived now. If it becomes a ticket, its user pays for it,
+          once.
+        </p>
+        <div className="row">
+          <Button kind="main" disabled={redrive.isPending} onClick={() => redrive.mutate(false)}>
+            {redrive.isPending ? 'Working …' : 'Redrive'}
+          </Button>
+          {event.reason === 'same_id_other_bytes' && (
+            <Button disabled={redrive.isPending} onClick={() => redrive.mutate(true)}>
+              Redrive under a new id
+            </Button>
+          )}
+        </div>
+        {redrive.error && <Failure error={redrive.error} />}
+      </section>
+      {isAttributable(event.reason) && <Attribution attribute={attribute} />}
+      <Discard discard={discard} />
+    </>
+  )
+}
+
+type Decided = ReturnType<typeof useDecisions>
+
+function Attribution({ attribute }: Pick<Decided, 'attribute'>): ReactNode {
+  const [clientId, setClientId] = useState('')
+  const [externalUserId, setExternalUserId] = useState('')
+  return (
+    <section className="card" aria-labelledby="attribute">
+      <h2 id="attribute">Assign it to a user</h2>
+      <p className="soft">The user is created if new, and pays for the ticket.</p>
+      <form
+        className="row"
+        onSubmit={(event) => {
+          event.preventDefault()
+          attribute.mutate({ clientId: clientId.trim(), externalUserId: externalUserId.trim() })
+        }}
+      >
+        <label>
+          Client id of the app
+          <input
+            required
+            maxLength={100}
+            placeholder="app_…"
+            value={clientId}
+            onChange={(event) => setClientId(event.target.value)}
+          />
+        </label>
+        <label>
+          User
+          <input
+            required
+            maxLength={256}
+            value={externalUserId}
+            onChange={(event) => setExternalUserId(event.target.value)}
+          />
+        </label>
+        <Button type="submit" disabled={attribute.isPending}>
+          {attribute.isPending ? 'Working …' : 'Assign'}
+        </Button>
+      </form>
+      {attribute.error && <Failure error={attribute.error} />}
+    </section>
+  )
+}
+
+function Discard({ discard }: Pick<Decided, 'discard'>): ReactNode {
+  const [reason, setReason] = useState('')
+  const [isAsked, setIsAsked] = useState(false)
+  return (
+    <section className="card" aria-labelledby="discard">
+      <h2 id="discard">Discard it</h2>
+      <form
+        className="row"
+        onSubmit={(event) => {
+          event.preventDefault()
+          setIsAsked(true)
+        }}
+      >
+        <label>
+          Why it is no ticket
+          <input
+            required
+            maxLength={500}
+            value={reason}
+            onChange={(event) => setReason(event.target.value)}
+          />
+        </label>
+        <Button type="submit" kind="danger">
+          Discard
+        </Button>
+      </form>
+      {isAsked && (
+        <Confirm
+          title="Discard this event?"
+          effect="It never becomes a ticket, and nobody pays for it. Its bytes, the reason and your name are kept. This cannot be undone."
+          action="Discard"
+          isBusy={discard.isPending}
+          error={discard.error}
+          onConfirm={() => discard.mutate(reason.trim(), { onSuccess: () => setIsAsked(false) })}
+          onClose={() => setIsAsked(false)}
+        />
+      )}
+    </section>
+  )
+}

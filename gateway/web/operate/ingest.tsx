@@ -1,0 +1,119 @@
+import { useQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
+import type { ReactNode } from 'react'
+import { type IngestStatus, ingestQuery } from '../api/operate.ts'
+import { Micros } from '../ui/amount.tsx'
+import { formatDollars } from '../ui/amounts.ts'
+import { formatInteger } from '../ui/long-amounts.ts'
+import { Answer } from '../ui/answer.tsx'
+import { Instant } from '../ui/instant.tsx'
+import { Page } from '../ui/page.tsx'
+import { Empty } from '../ui/states.tsx'
+import { TableBox } from '../ui/table-box.tsx'
+import { OutboxCard } from './outbox.tsx'
+
+/** How far events were read, what waits for a price, and what waits for other systems. */
+export function Ingest(): ReactNode {
+  const status = useQuery(ingestQuery)
+  return (
+    <Page title="Ingest" about="From the signer’s events to tickets, and on to other systems.">
+      <Answer query={status} rows={6}>
+        {(data) => (
+          <>
+            <Attention status={data} />
+            <Figures status={data} />
+            <Streams streams={data.streams} />
+          </>
+        )}
+      </Answer>
+      <OutboxCard />
+    </Page>
+  )
+}
+
+const Attention = ({ status }: { status: IngestStatus }): ReactNode => (
+  <>
+    {status.usableRate === undefined && (
+      <p className="notice">
+        No price of ETH is usable now: calls are refused, and tickets wait. Record one:{' '}
+        <code>./tollgate rate set USD_PER_ETH</code>
+      </p>
+    )}
+    {status.oldestUnpricedAt !== undefined && (
+      <p className="notice">
+        Tickets wait for a price since <Instant at={status.oldestUnpricedAt} />. Record the price of
+        that time: <code>./tollgate rate set USD_PER_ETH --at {status.oldestUnpricedAt}</code>
+      </p>
+    )}
+    {status.reachedQuotas.map(({ email, maxUsdMicros, unpaidUsdMicros }) => (
+      <p className="notice" key={email}>
+        Calls are refused for apps of {email}: they hold <Micros value={unpaidUsdMicros} /> of the{' '}
+        <Micros value={maxUsdMicros} /> that the account can pay.
+      </p>
+    ))}
+  </>
+)
+
+const Figures = ({ status }: { status: IngestStatus }): ReactNode => (
+  <dl className="stats">
+    <div>
+      <dt>Price of ETH</dt>
+      <dd>
+        {status.usableRate === undefined ? 'none' : formatDollars(status.usableRate.usdPerEth)}
+        {status.usableRate && (
+          <small>
+            {status.usableRate.source}, <Instant at={status.usableRate.observedAt} />
+          </small>
+        )}
+      </dd>
+    </div>
+    <div>
+      <dt>Tickets without a price</dt>
+      <dd>{formatInteger(status.unpricedTickets)}</dd>
+    </div>
+    <div>
+      <dt>Events in quarantine</dt>
+      <dd>
+        <Link to="/operate/quarantine">{formatInteger(status.quarantinedEvents)}</Link>
+      </dd>
+    </div>
+  </dl>
+)
+
+const Streams = ({ streams }: Pick<IngestStatus, 'streams'>): ReactNode => (
+  <section className="card" aria-labelledby="streams">
+    <h2 id="streams">Streams</h2>
+    {streams.length === 0 ? (
+      <Empty>No event has arrived yet.</Empty>
+    ) : (
+      <TableBox label="Table of streams">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Stream</th>
+              {['Next', 'Tickets', 'Duplicates', 'Ignored', 'Quarantined'].map((name) => (
+                <th scope="col" className="number" key={name}>
+                  {name}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {streams.map((stream) => (
+              <tr key={`${stream.source} ${stream.partition}`}>
+                <th scope="row">
+                  {stream.source} <small className="soft">partition {stream.partition}</small>
+                </th>
+                <td className="number">{formatInteger(stream.nextOffset)}</td>
+                <td className="number">{formatInteger(stream.tickets)}</td>
+                <td className="number">{formatInteger(stream.duplicates)}</td>
+                <td className="number">{formatInteger(stream.ignored)}</td>
+                <td className="number">{formatInteger(stream.quarantined)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </TableBox>
+    )}
+  </section>
+)

@@ -1,0 +1,251 @@
+import type { Page } from 'playwright-core'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { registerSecret } from '../../support/run/secrecy.ts'
+import { signedTicket } from '../../support/usage/signed-ticket.ts'
+import {
+  executablePath,
+  send,
+  setUpDashboard,
+  viewer,
+  violations,
+} from '../../support/web/dashboard.ts'
+
+const views = [
+  'quarantine',
+  'ingest',
+  'holds',
+  'losses',
+  'differences',
+  'signers',
+  'signing-keys',
+].map((name) => `/operate/${name}`)
+const hostile = '<img src=x onerror=alert(1)>'
+
+describe.runIf(executablePath)('the views for platform admins', () => {
+  const { quickstart, clientId, open, logIn, owner, show, forgive, inviteViewer, spend } =
+    setUpDashboard()
+
+  /** Sends an event of the signer, which need not become a ticket. */
+  async function push(event: object): Promise<void> {
+    const { sidecarUrl, webhookSecret } = quickstart()
+    const { status } = await fetch(`${sidecarUrl}/events`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-webhook-secret': webhookSecret },
+      body: JSON.stringify(event),
+    })
+    expect(status).toBe(202)
+  }
+
+  beforeAll(async () => {
+    await inviteViewer()
+    // 0.0005 ETH of an unknown app, and an event that no user is named in.
+    for (const id of ['lost-1', 'lost-2'])
+      await push(signedTicket({ id, authId: 'unknown:ada', computed_fee: '250000000000000' }))
+    await push(signedTicket({ id: `nameless-${hostile}`, authId: '', computed_fee: '33' }))
+  })
+
+  const events = (page: Page) =>
+    page.getByRole('region', { name: 'Table of events' }).getByRole('row')
+  const reasonRow = (page: Page, reason: string) =>
+    page.getByRole('region', { name: 'Table of reasons' }).getByRole('row', { name: reason })
+
+  /** Opens the console once all events have arrived. */
+  async function console(view = ''): Promise<Page> {
+    const page = await owner(`/operate/quarantine${view}`)
+    await expect
+      .poll(async () => {
+        await page.reload()
+        await page.getByRole('heading', { name: 'Events', exact: true }).waitFor()
+        return events(page).count()
+      })
+      .toBeGreaterThan(1)
+    return page
+  }
+
+  it('tell others that they lack the permission, and refuse them', async () => {
+    const stranger = await open('/app/operate/quarantine')
+    expect(new URL(stranger.url()).pathname).toBe('/login')
+    await logIn(stranger, viewer.email, viewer.password)
+    await stranger.getByRole('heading', { name: 'No permission', level: 1 }).waitFor()
+    expect(await stranger.getByRole('link', { name: 'Quarantine' }).count()).toBe(0)
+    expect(await violations(stranger)).toEqual([])
+    const refused = await send(stranger, {
+      method: 'POST',
+      path: '/api/v1/internal/operate/quarantine/redrive',
+      body: { reason: 'unknown_client' },
+    })
+    expect(refused).toBe(403)
+    forgive(/403/)
+  })
+
+  it('show the money that waits by reason, with the filter in the address', async () => {
+    const page = await console()
+    await expect.poll(() => events(page).count()).toBe(4)
+    const unknown = reasonRow(page, 'unknown_client')
+    expect(await unknown.innerText()).toContain('0.0005 ETH')
+    expect(await reasonRow(page, 'unattributed').innerText()).toContain('33 wei')
+    await unknown.getByRole('link', { name: 'unknown_client' }).click()
+    await page.waitForURL(/\?reason=unknown_client/)
+    await expect.poll(() => events(page).count()).toBe(3)
+    await page.reload()
+    await expect.poll(() => events(page).count()).toBe(3)
+    await page.goBack()
+    await expect.poll(() => events(page).count()).toBe(4)
+    await page.getByLabel('State').selectOption('discarded')
+    await page.getByText('No event is discarded.').waitFor()
+  })
+
+  it('show an event as it arrived, and texts of strangers as text', async () => {
+    const page = await console('?reason=unattributed')
+    await page.getByRole('link', { name: /nameless/ }).click()
+    await page.getByRole('heading', { name: 'Event in quarantine', level: 1 }).waitFor()
+    const text = page.getByRole('region', { name: 'The event’s text' })
+    expect(await text.innerText()).toContain(`nameless-${hostile}`)
+    expect(await page.locator('img').count()).toBe(0)
+  })
+
+  it('redrive all events with a reason only after the effect was confirmed', async () => {
+    const page = await console()
+    const row = reasonRow(page, 'unknown_client')
+    await row.getByRole('button', { name: 'Redrive all' }).click()
+    await page.getByRole('dialog').getByText('Those that become tickets are charged').waitFor()
+    await page.getByRole('dialog').getByRole('button', { name: 'Redrive all' }).click()
+    const report = page.getByRole('region', { name: 'Redrive of unknown_client' })
+    await report.getByText('0 became tickets, 2 stay.').waitFor()
+    await report.getByText('Why they stay').click()
+    await expect.poll(() => report.getByText('no app has the client id').count()).toBe(2)
+  })
+
+  it('assign an event to a user, who pays for it', async () => {
+    const page = await console('?reason=unknown_client')
+    await page.getByRole('link', { name: 'lost-1' }).click()
+    await page.getByLabel('Client id of the app').fill(clientId())
+    await page.getByLabel('User', { exact: true }).fill('ada')
+    await page.getByRole('button', { name: 'Assign' }).click()
+    await page.getByText(`${clientId()}:ada`).waitFor()
+    await page.getByText('became a ticket').waitFor()
+    expect(await page.getByRole('button', { name: 'Redrive' }).count()).toBe(0)
+  })
+
+  it('discard an event with the reason and the name of the person', async () => {
+    const page = await console('?reason=unknown_client')
+    await page.getByRole('link', { name: 'lost-2' }).click()
+    await page.getByLabel('Why it is no ticket').fill('a test of the signer')
+    await page.getByRole('button', { name: 'Discard', exact: true }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByRole('button', { name: 'Cancel' }).click()
+    await page.getByText('open', { exact: true }).waitFor()
+    await page.getByRole('button', { name: 'Discard', exact: true }).click()
+    await dialog.getByRole('button', { name: 'Discard' }).click()
+    await page.getByText('discarded', { exact: true }).waitFor()
+    const facts = await page.getByRole('region', { name: 'Event', exact: true }).innerText()
+    expect(facts).toContain('a test of the signer')
+    expect(facts).toContain(quickstart().ownerEmail)
+  })
+
+  it('say why an event stays', async () => {
+    const page = await console('?reason=unattributed')
+    await page.getByRole('link', { name: /nameless/ }).click()
+    await page.getByRole('button', { name: 'Redrive' }).click()
+    const answer = await page.getByRole('alert').innerText()
+    expect(answer).toContain('the event is still not a ticket: unattributed')
+    forgive(/409/)
+  })
+
+  it('make a signer, show its secrets once, and remove it only when its name was typed', async () => {
+    const page = await owner('/operate/signers')
+    await page.getByText('There is no signer but').waitFor()
+    await page.getByLabel('Name').fill('north')
+    await page.getByLabel('Client ids of its apps').fill(clientId())
+    await page.getByLabel('It may push events').check()
+    await page.getByRole('button', { name: 'Make', exact: true }).click()
+    const shown = page.getByRole('status', { name: 'Secret of north' })
+    await shown.waitFor()
+    const secrets = await shown.locator('code').allInnerTexts()
+    expect(secrets).toEqual([expect.stringMatching(/^svc_sg_/), expect.stringMatching(/^svc_sg_/)])
+    for (const secret of secrets) registerSecret(secret)
+    await page.reload()
+    const row = page.getByRole('row', { name: /^north/ })
+    await row.waitFor()
+    expect(await page.getByText('svc_sg_').count()).toBe(0)
+    expect(await row.innerText()).toContain(clientId())
+    await row.getByRole('button', { name: 'New secrets for north' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByRole('button', { name: 'Make new secrets' }).click()
+    await shown.waitFor()
+    for (const secret of await shown.locator('code').allInnerTexts()) registerSecret(secret)
+    await page.getByRole('button', { name: 'I have stored it' }).click()
+    await row.getByRole('button', { name: 'Remove north' }).click()
+    const remove = dialog.getByRole('button', { name: 'Remove' })
+    expect(await remove.isDisabled()).toBe(true)
+    await dialog.getByLabel('Type north to confirm').fill('north')
+    await remove.click()
+    await row.waitFor({ state: 'detached' })
+  })
+
+  it('rotate the signing keys only after a word was typed', async () => {
+    const page = await owner('/operate/signing-keys')
+    const keys = page.getByRole('region', { name: 'Table of signing keys' })
+    const active = keys.getByRole('row', { name: / active / })
+    const before = await active.locator('code').innerText()
+    await page.getByRole('button', { name: 'Rotate at once' }).click()
+    const dialog = page.getByRole('dialog')
+    const rotate = dialog.getByRole('button', { name: 'Rotate', exact: true })
+    expect(await rotate.isDisabled()).toBe(true)
+    await dialog.getByLabel('Type rotate to confirm').fill('rotate')
+    await rotate.click()
+    await dialog.waitFor({ state: 'detached' })
+    await expect.poll(() => active.locator('code').innerText()).not.toBe(before)
+    await keys.getByText('retired').waitFor()
+  })
+
+  it('show losses of a period in the address, and no difference', async () => {
+    const page = await owner('/operate/losses')
+    await page.getByText('Lost tickets').waitFor()
+    await page.getByLabel('From').fill('2026-01-01')
+    await page.getByLabel('To', { exact: true }).fill('2026-01-31')
+    await page.getByRole('button', { name: 'Show', exact: true }).click()
+    await page.waitForURL(/from=2026-01-01.*to=2026-01-31/)
+    await page.getByText('Nothing was lost.').waitFor()
+    await page.reload()
+    expect(await page.getByLabel('From').inputValue()).toBe('2026-01-01')
+    await page.getByRole('link', { name: 'Differences' }).click()
+    await page.getByText('No difference is open.').waitFor()
+    await page.getByLabel('Also resolved ones').check()
+    await page.waitForURL(/all=true/)
+    await page.getByText('No difference was found yet.').waitFor()
+  })
+
+  it('show how far events were read, and what is held', async () => {
+    await spend('grace')
+    const page = await owner('/operate/ingest')
+    await page.getByText('Price of ETH').waitFor()
+    const price = page.locator('dt', { hasText: 'Price of ETH' }).locator('xpath=../dd')
+    expect(await price.innerText()).toContain('$3,000')
+    await page.getByText(/\d rows wait/).waitFor()
+    await show(page, '/operate/holds')
+    await page.getByLabel('Client id of an app').fill(clientId())
+    await page.getByRole('button', { name: 'Show', exact: true }).click()
+    await page.waitForURL(/clientId=app_/)
+    await page.getByRole('button', { name: 'Show all' }).click()
+    await page.waitForURL(/holds$/)
+  })
+
+  it('are accessible in both themes, and fit a phone', { timeout: 60_000 }, async () => {
+    const page = await console()
+    const link = page.getByRole('link', { name: /nameless/ })
+    const event = (await link.getAttribute('href'))?.replace('/app', '') ?? ''
+    for (const view of [...views, event]) {
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.setViewportSize({ width: 1280, height: 900 })
+        await page.emulateMedia({ colorScheme })
+        await show(page, view)
+        const found = await violations(page)
+        expect({ view, colorScheme, found }).toEqual({ view, colorScheme, found: [] })
+      }
+      await page.setViewportSize({ width: 360, height: 800 })
+      const width = await page.evaluate('document.documentElement.scrollWidth')
+      expect({ view, width }).toEqual({ view, width: 360 })
+    }
+  })
+})

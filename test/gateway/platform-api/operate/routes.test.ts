@@ -1,0 +1,130 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { deriveCsrfToken } from '../../../../core/identity/accounts/sessions.ts'
+import type { TestApp } from '../../../core/support.ts'
+import { type Person, logIn, logInTo } from '../../../support/web/people.ts'
+import { type Console, type RequestOptions, startConsole } from '../../console.ts'
+import { asRecord } from '../../support.ts'
+
+let console: Console
+let app: TestApp
+let admin: Person
+/** Owns an app, but is no platform admin. */
+let owner: Person
+beforeAll(async () => {
+  console = await startConsole()
+  app = await console.newApp()
+  admin = await logIn(console, { isPlatformAdmin: true })
+  owner = await logInTo(console, app, 'owner')
+})
+afterAll(() => console.stop())
+
+const none = '00000000-0000-4000-8000-000000000000'
+
+/** Every route for platform admins, with their answer where nothing exists yet. Default: 200. */
+const routes: { method: string; path: string; json?: unknown; answer?: number }[] = [
+  { method: 'GET', path: '/quarantine' },
+  { method: 'GET', path: `/quarantine/${none}`, answer: 404 },
+  { method: 'POST', path: '/quarantine/redrive', json: { reason: 'unattributed' } },
+  { method: 'POST', path: `/quarantine/${none}/redrive`, json: {}, answer: 404 },
+  {
+    method: 'POST',
+    path: `/quarantine/${none}/attribute`,
+    json: { clientId: 'x', externalUserId: 'ada' },
+    answer: 404,
+  },
+  { method: 'POST', path: `/quarantine/${none}/discard`, json: { reason: 'a test' }, answer: 404 },
+  { method: 'GET', path: '/signers' },
+  {
+    method: 'POST',
+    path: '/signers',
+    json: { name: 'north', allApps: false, clientIds: ['x'], mayPushEvents: true },
+    answer: 404,
+  },
+  { method: 'PUT', path: `/signers/${none}`, json: { allApps: true, clientIds: [] }, answer: 404 },
+  { method: 'POST', path: `/signers/${none}/rotate`, json: { overlapSeconds: 0 }, answer: 404 },
+  { method: 'DELETE', path: `/signers/${none}`, answer: 404 },
+  { method: 'GET', path: '/ingest' },
+  { method: 'GET', path: '/outbox' },
+  { method: 'POST', path: '/outbox/retry', json: {} },
+  { method: 'GET', path: '/holds' },
+  { method: 'GET', path: '/losses' },
+  { method: 'GET', path: '/signing-keys' },
+  { method: 'POST', path: '/signing-keys/rotate', json: {}, answer: 409 },
+  { method: 'GET', path: '/processor-differences' },
+  {
+    method: 'POST',
+    path: `/processor-differences/${none}/resolve`,
+    json: { resolution: 'refunded by hand' },
+    answer: 404,
+  },
+]
+const changing = routes.filter(({ method }) => method !== 'GET')
+
+async function statusOf(
+  { method, path, json }: (typeof routes)[number],
+  request: RequestOptions,
+): Promise<number> {
+  const answer = await console.send(method, `/api/v1/internal/operate${path}`, {
+    ...(json !== undefined && { json }),
+    ...request,
+  })
+  await answer.body?.cancel()
+  return answer.status
+}
+
+describe.each(routes)('operate: $method $path', (route) => {
+  it('answers a platform admin', async () => {
+    expect(await statusOf(route, { person: admin })).toBe(route.answer ?? 200)
+  })
+
+  it("refuses an app's people, strangers and clients", async () => {
+    expect(await statusOf(route, { person: owner })).toBe(403)
+    const viewer = await logInTo(console, app, 'viewer')
+    expect(await statusOf(route, { person: viewer })).toBe(403)
+    expect(await statusOf(route, {})).toBe(401)
+    expect(await statusOf(route, { authorization: app.basic })).toBe(401)
+    const token = 'x'.repeat(43)
+    const expired = { ...admin, token, csrf: deriveCsrfToken(token) }
+    expect(await statusOf(route, { person: expired })).toBe(401)
+  })
+})
+
+describe.each(changing)('operate: $method $path', (route) => {
+  it('needs the CSRF token and our origin', async () => {
+    expect(await statusOf(route, { person: admin, headers: { 'x-csrf-token': 'wrong' } })).toBe(403)
+    expect(await statusOf(route, { person: admin, headers: { origin: 'https://x.test' } })).toBe(
+      403,
+    )
+  })
+
+  it('is recorded with the account of the platform admin, and of no other person', async () => {
+    await console.sql.query('delete from audit_log')
+    await statusOf(route, { person: owner })
+    await statusOf(route, { person: admin })
+    const { rows } = await console.sql.query<{ actor: string; status: string }>(
+      `select actor, status from audit_log where action = 'operator_command'`,
+    )
+    const status = (route.answer ?? 200) < 300 ? 'success' : 'refused'
+    expect(rows).toEqual([{ actor: admin.accountId, status }])
+  })
+})
+
+it('lists every such route in the internal document, and none in the public one', async () => {
+  const read = async (path: string) => {
+    const answer = await console.send('GET', path, { person: owner })
+    return Object.entries(asRecord(asRecord(await answer.json())['paths'])).flatMap(
+      ([url, operations]) =>
+        Object.keys(asRecord(operations)).map((method) => `${method.toUpperCase()} ${url}`),
+    )
+  }
+  const prefix = '/api/v1/internal/operate'
+  const listed = (await read('/api/v1/internal/openapi.json'))
+    .filter((each) => each.includes(`${prefix}/`))
+    .map((each) => each.replaceAll(/\{\w+\}/g, '{}'))
+  const tested = routes.map(({ method, path }) => {
+    const url = path.replace(/\?.*$/, '').replaceAll(none, '{}')
+    return `${method} ${prefix}${url}`
+  })
+  expect(listed.toSorted()).toEqual(tested.toSorted())
+  expect((await read('/api/v1/openapi.json')).filter((each) => each.includes(prefix))).toEqual([])
+})
