@@ -1,5 +1,5 @@
 import type { ReactNode } from 'react'
-import { formatAttos, formatExactAttos, formatExactWei, formatWei } from './long-amounts.ts'
+import { formatAttos, formatExactAttos, formatExactWei, formatWei } from '../ui/long-amounts.ts'
 
 /** An amount in wei. Its exact value shows on hover. */
 export const Wei = ({ value }: { value: string }): ReactNode => (
