@@ -128,7 +128,10 @@ export function createAllowancesRpc({ allowances, adjustments, requireMetering }
         allowance: await allowances.read(caller.appId, request.externalUserId),
       }),
     ),
-    createGrant: rpc(orOperator(orMember(crediting, 'edit'), appOperatorWrite()), credit),
+    createGrant: rpc(
+      orOperator(requireMetering(orMember(m2m(Scope.usersWrite), 'edit')), appOperatorWrite()),
+      credit,
+    ),
     createGrants: batchedRpc(`${service}/CreateGrant`, crediting, credit),
     createAdjustment: rpc(
       operatorWrite(),
@@ -145,7 +148,7 @@ export function createAllowancesRpc({ allowances, adjustments, requireMetering }
           correlationId,
         }),
     ),
-    getBalance: rpc(orOperator(orMember(reading, 'read'), appReader()), read),
+    getBalance: rpc(orOperator(requireMetering(orMember(m2mBasic(), 'read')), appReader()), read),
     getBalances: batchedRpc(`${service}/GetBalance`, reading, read),
     getOwnBalance: rpc(
       requireMetering(endUser()),

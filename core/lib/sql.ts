@@ -218,9 +218,14 @@ export async function savepoint<T>(db: Db, work: () => Promise<T>): Promise<T> {
   }
 }
 
+const hasCode = (error: unknown, code: string): boolean =>
+  error instanceof Error && 'code' in error && error.code === code
+
 /** Whether the error is a violated unique constraint. */
-export const isUniqueViolation = (error: unknown): boolean =>
-  error instanceof Error && 'code' in error && error.code === '23505'
+export const isUniqueViolation = (error: unknown): boolean => hasCode(error, '23505')
+
+/** Whether a transaction met a change that its snapshot does not show. */
+export const isSerializationFailure = (error: unknown): boolean => hasCode(error, '40001')
 
 export async function one<Row extends object>(db: Db, statement: Statement): Promise<Row> {
   const row = await maybeOne<Row>(db, statement)

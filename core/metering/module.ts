@@ -75,7 +75,10 @@ export function createMeteringModule(shared: Shared, { backend, ...others }: Met
     },
     services: [
       grpcService(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
-      grpcService(QuarantineServiceService, createQuarantineRpc({ quarantine }).quarantineService),
+      grpcService(
+        QuarantineServiceService,
+        createQuarantineRpc({ quarantine, log: shared.log }).quarantineService,
+      ),
       grpcService(LossServiceService, createLossRpc({ ...metering, requireMetering }).lossService),
     ],
     lifecycle: { start: metering.start, stop: metering.stop, ready: metering.ready },

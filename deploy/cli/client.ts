@@ -119,6 +119,8 @@ const deadlinesMs: { readonly [Name in RpcName]?: number } = {
   advanceTestClock: pageDeadlineMs,
   replayWebhookDeliveries: pageDeadlineMs,
   rebuildBooks: booksDeadlineMs,
+  // Core works for three seconds, then finishes its page.
+  redriveReason: 30_000,
   reconcile: 3_600_000,
   reconcileProcessor: 3_600_000,
   sealBooks: booksDeadlineMs,

@@ -67,7 +67,7 @@ const usage = createRoute({
   component: Usage,
   validateSearch: parseUsageSearch,
 })
-export const invoicesRoute = createRoute({
+const invoicesRoute = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/invoices',
   component: Invoices,
@@ -238,6 +238,8 @@ export const createAppRouter = (history?: RouterHistory) =>
     routeTree,
     basepath: '/app',
     scrollRestoration: true,
+    // Another app or user begins with empty forms.
+    defaultRemountDeps: ({ params }) => params,
     ...(history && { history }),
   })
 

@@ -1,6 +1,6 @@
 import { createHash, hash } from 'node:crypto'
 import type { Log } from '../../lib/log.ts'
-import { type Db, type Pool, isUniqueViolation, tx } from '../../lib/sql.ts'
+import { type Db, type Pool, isSerializationFailure, isUniqueViolation, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { AppId } from '../../shared/ids.ts'
 import { forApps } from '../ranges.ts'
@@ -40,7 +40,7 @@ export function createSeal({ pool, now, log }: { pool: Pool; now: Now; log: Log 
     try {
       return await tx(pool, (db) => sealApp(db, app))
     } catch (error) {
-      if (tries === 1 || !isUniqueViolation(error)) throw error
+      if (tries === 1 || !isConflict(error)) throw error
       return sealOrRead(app, tries - 1)
     }
   }
@@ -71,6 +71,10 @@ export function createSeal({ pool, now, log }: { pool: Pool; now: Now; log: Log 
 }
 
 export type Seal = ReturnType<typeof createSeal>
+
+/** On a Citus cluster the nodes' snapshots differ, so the conflict may be found at the head. */
+const isConflict = (error: unknown): boolean =>
+  isUniqueViolation(error) || isSerializationFailure(error)
 
 /** True when the last checkpoint does not cover everything. */
 function isNew({ entries, ends }: Covered, last: Covered | null): boolean {

@@ -1,4 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
+import type { Log } from '../../lib/log.ts'
+import { isUnavailable } from '../../lib/sql.ts'
 import type { Author } from './author.ts'
 import type { Quarantine } from './quarantine.ts'
 
@@ -8,6 +10,7 @@ export interface ReasonRequest {
   readonly cursor?: string | undefined
   readonly author: Author
   readonly signal: AbortSignal
+  readonly log: Log
 }
 
 export interface ReasonProgress {
@@ -27,31 +30,33 @@ const callMs = 3_000
  */
 export async function redriveReason(
   quarantine: Pick<Quarantine, 'list' | 'redrive'>,
-  { reason, author, underNewId, signal, ...request }: ReasonRequest,
+  { reason, author, underNewId, signal, log, ...request }: ReasonRequest,
 ): Promise<ReasonProgress> {
   const end = performance.now() + callMs
   const left: { id: string; problem: string }[] = []
   let redriven = 0
+  /** Returns why the event stays in quarantine; null if it became a ticket. */
+  const problemOf = async (id: string, redrive: () => Promise<unknown>): Promise<string | null> => {
+    try {
+      await redrive()
+      return null
+    } catch (error) {
+      if (error instanceof DomainError && error.reason !== 'UNAVAILABLE') return error.message
+      // One event that always fails must not keep back the others of its reason.
+      if (error instanceof DomainError || isUnavailable(error)) throw error
+      log.error({ err: error, quarantineId: id }, 'redriving an event failed')
+      return 'core failed; its log has the error'
+    }
+  }
   for (let { cursor } = request; ;) {
     const { events, nextCursor } = await quarantine.list({ reason, cursor, limit: pageSize })
     for (const { id } of events) {
-      const problem = await problemOf(() => quarantine.redrive({ id, underNewId }, author))
+      const problem = await problemOf(id, () => quarantine.redrive({ id, underNewId }, author))
       if (problem === null) redriven += 1
       else left.push({ id, problem })
     }
     cursor = nextCursor
     if (cursor === undefined || signal.aborted || performance.now() > end)
       return { redriven, left, nextCursor: cursor }
-  }
-}
-
-/** Returns why the event stays in quarantine; null if it became a ticket. */
-async function problemOf(redrive: () => Promise<unknown>): Promise<string | null> {
-  try {
-    await redrive()
-    return null
-  } catch (error) {
-    if (error instanceof DomainError && error.reason !== 'UNAVAILABLE') return error.message
-    throw error
   }
 }

@@ -1,5 +1,6 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import { operator, operatorWrite, orOperator, platformAdmin } from '../../rpc/guards.ts'
+import type { Log } from '../../lib/log.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import { authorOf } from './author.ts'
 import { redriveReason } from './by-reason.ts'
@@ -9,7 +10,7 @@ import type { QuarantineEntry } from '../quarantine/store.ts'
 const reading = orOperator(platformAdmin(), operator())
 const deciding = orOperator(platformAdmin(), operatorWrite())
 
-export function createQuarantineRpc({ quarantine }: { quarantine: Quarantine }) {
+export function createQuarantineRpc({ quarantine, log }: { quarantine: Quarantine; log: Log }) {
   const quarantineService: Handlers<pb.QuarantineServiceServer> = {
     listQuarantined: rpc(reading, async (request: pb.ListQuarantinedRequest) => {
       const { events, nextCursor, waiting } = await quarantine.list(request)
@@ -43,7 +44,7 @@ export function createQuarantineRpc({ quarantine }: { quarantine: Quarantine }) 
       deciding,
       async ({ author, ...request }: pb.RedriveReasonRequest, caller, { signal }) => {
         const by = authorOf(caller, author)
-        const done = await redriveReason(quarantine, { ...request, author: by, signal })
+        const done = await redriveReason(quarantine, { ...request, author: by, signal, log })
         return { ...done, left: [...done.left] }
       },
     ),

@@ -82,8 +82,10 @@ export function createSigners({ pool, invalidations, now }: Shared) {
     work: (db: Db) => Promise<T>,
   ): Promise<T> {
     const result = await tx(pool, async (db) => {
+      // An entry about an app's own signer is in the audit log of that app.
+      const appId = (await store.lockSigner(db, name))?.app_id ?? null
       const value = await work(db)
-      await auditSuccess(db, { appId: null, actor, action, details: { signer: name }, at: now() })
+      await auditSuccess(db, { appId, actor, action, details: { signer: name }, at: now() })
       return value
     })
     await invalidations.publish({ kind: 'signer', id: name })

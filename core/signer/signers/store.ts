@@ -63,7 +63,7 @@ export async function replaceApps(
 
 interface LockedSigner extends Pick<SignerRow, 'id' | 'may_push_events'> {
   /** The app that owns this signer; null for an operator's signer. */
-  readonly app_id: string | null
+  readonly app_id: AppId | null
 }
 
 /** Locks the signer with this name until the transaction ends. */

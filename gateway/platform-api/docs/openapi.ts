@@ -162,8 +162,30 @@ function complete(document: Document, { publicUrl, routes, examples }: Additions
   }
   // The schemas of the reasons replace them.
   for (const { $id } of [Problem, OAuthError]) delete schemas[$id]
-  document.components.schemas = schemas
+  const used = namesIn(document.paths, schemas)
+  document.components.schemas = Object.fromEntries(
+    Object.entries(schemas).filter(([name]) => used.has(name)),
+  )
   return document
+}
+
+const reference = /"#\/components\/schemas\/([^"]+)"/g
+
+/**
+ * Returns the schemas to which a value refers, also through others. Schemas of internal routes are
+ * registered beside the others, but the public document does not refer to them.
+ */
+function namesIn(
+  value: unknown,
+  schemas: Readonly<Record<string, unknown>>,
+  names = new Set<string>(),
+): ReadonlySet<string> {
+  for (const [, name = ''] of (JSON.stringify(value) ?? '').matchAll(reference)) {
+    if (names.has(name)) continue
+    names.add(name)
+    namesIn(schemas[name], schemas, names)
+  }
+  return names
 }
 
 /**

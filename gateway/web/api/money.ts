@@ -1,10 +1,6 @@
-import {
-  type UseMutationResult,
-  infiniteQueryOptions,
-  queryOptions,
-  useMutation,
-  useQueryClient,
-} from '@tanstack/react-query'
+import { infiniteQueryOptions, queryOptions, useMutation } from '@tanstack/react-query'
+import { useChange } from './change.ts'
+import { useIdempotencyKey } from './submission.ts'
 import { type Schemas, api, unwrap } from './client.ts'
 
 export type Wallet = Schemas['Wallet']
@@ -21,6 +17,7 @@ const payerQuery = ({ externalUserId }: Payer) =>
   externalUserId === undefined ? {} : { externalUserId }
 
 const keyOf = (clientId: string) => ['money', clientId] as const
+const keysOf = (clientId: string) => [keyOf(clientId)]
 
 export const processorQuery = (clientId: string) =>
   queryOptions({
@@ -67,18 +64,6 @@ export const overageQuery = (clientId: string) =>
       ),
   })
 
-/** Runs a change, then reads the app's money again. */
-function useChange<Input, Output>(
-  clientId: string,
-  mutationFn: (input: Input) => Promise<Output>,
-): UseMutationResult<Output, Error, Input> {
-  const queries = useQueryClient()
-  return useMutation({
-    mutationFn,
-    onSuccess: () => queries.invalidateQueries({ queryKey: keyOf(clientId) }),
-  })
-}
-
 /** A page of the processor leads back to this view. */
 const leadBack = () => ({ successUrl: location.href, cancelUrl: location.href })
 
@@ -86,22 +71,25 @@ const leadBack = () => ({ successUrl: location.href, cancelUrl: location.href })
 export function usePayerChanges(payer: Payer) {
   const { clientId } = payer
   const params = { path: { clientId } }
-  // One key for each page that is opened, so that a repeated click opens the same page.
-  const headers = () => ({ 'idempotency-key': crypto.randomUUID() })
+  // Opens the same page after a lost answer. Another amount is another page.
+  const [key, renewKey] = useIdempotencyKey()
+  const headers = (what: string) => ({ 'idempotency-key': `${key}-${what}` })
   return {
-    topUp: useChange(clientId, async (amountUsd: string) => {
+    renewKey,
+    topUp: useChange(keysOf(clientId), async (amountUsd: string) => {
       const body = { amountUsd, ...payerQuery(payer), ...leadBack() }
       const url = '/api/v1/apps/{clientId}/billing/wallet/top-up'
-      return (await unwrap(api.POST(url, { params: { ...params, header: headers() }, body })))
-        .checkoutUrl
+      return (
+        await unwrap(api.POST(url, { params: { ...params, header: headers('top-up') }, body }))
+      ).checkoutUrl
     }),
-    addCard: useChange(clientId, async () => {
+    addCard: useChange(keysOf(clientId), async () => {
       const body = { ...payerQuery(payer), ...leadBack() }
       const url = '/api/v1/apps/{clientId}/billing/payment-method'
-      return (await unwrap(api.POST(url, { params: { ...params, header: headers() }, body })))
+      return (await unwrap(api.POST(url, { params: { ...params, header: headers('card') }, body })))
         .checkoutUrl
     }),
-    collect: useChange(clientId, () =>
+    collect: useChange(keysOf(clientId), () =>
       unwrap(
         api.POST('/api/v1/apps/{clientId}/billing/collect', { params, body: payerQuery(payer) }),
       ),
@@ -112,18 +100,18 @@ export function usePayerChanges(payer: Payer) {
 export function useProcessorChanges(clientId: string) {
   const params = { path: { clientId } }
   return {
-    connect: useChange(clientId, async () => {
+    connect: useChange(keysOf(clientId), async () => {
       const url = '/api/v1/apps/{clientId}/billing/processor/connect'
       return (await unwrap(api.POST(url, { params }))).url
     }),
-    disconnect: useChange(clientId, () =>
+    disconnect: useChange(keysOf(clientId), () =>
       unwrap(api.DELETE('/api/v1/apps/{clientId}/billing/processor', { params })),
     ),
   }
 }
 
 export const useUpdateOverage = (clientId: string) =>
-  useChange(clientId, (ceilingUsdMicros: string | null) =>
+  useChange(keysOf(clientId), (ceilingUsdMicros: string | null) =>
     unwrap(
       api.PUT('/api/v1/apps/{clientId}/billing/overage', {
         params: { path: { clientId } },

@@ -1,12 +1,10 @@
-import {
-  type UseMutationResult,
-  queryOptions,
-  useMutation,
-  useQueryClient,
-} from '@tanstack/react-query'
+import { queryOptions, useMutation } from '@tanstack/react-query'
+import { useChange } from './change.ts'
 import { type Schemas, api, unwrap } from './client.ts'
+import type { PlanTerms } from './plan-terms.ts'
 
-export type Plan = Schemas['Plan']
+export type { Plan, PlanTerms } from './plan-terms.ts'
+
 export type WhatIf = Schemas['WhatIf']
 
 export const plansQuery = (clientId: string) =>
@@ -20,51 +18,22 @@ export const plansQuery = (clientId: string) =>
     },
   })
 
-/** A plan as the form sends it. */
-export interface PlanTerms {
-  readonly name: string
-  readonly type: Plan['type']
-  readonly priceAmount: string
-  readonly status: Plan['status']
-  readonly includedUnits: string | null
-  readonly includedUsdMicros: string | null
-  readonly overageRateWei: string | null
-  readonly overageRateUsd: string | null
-  readonly billingCycle: Plan['billingCycle']
-  readonly chargeThresholdUsd: string | null
-  readonly capabilities: {
-    readonly pipeline: string
-    readonly modelId: string
-    readonly retailRateUsd: string | null
-  }[]
-}
-
-/** Runs a change of an app's plans, then reads them again. */
-function useChange<Input, Output>(
-  clientId: string,
-  mutationFn: (input: Input) => Promise<Output>,
-): UseMutationResult<Output, Error, Input> {
-  const queries = useQueryClient()
-  return useMutation({
-    mutationFn,
-    onSuccess: () => queries.invalidateQueries({ queryKey: plansQuery(clientId).queryKey }),
-  })
-}
+const keysOf = (clientId: string) => [plansQuery(clientId).queryKey]
 
 export function usePlanChanges(clientId: string) {
   const url = '/api/v1/apps/{clientId}/plans'
   const path = { clientId }
   return {
-    create: useChange(clientId, (body: PlanTerms) =>
+    create: useChange(keysOf(clientId), (body: PlanTerms) =>
       unwrap(api.POST(url, { params: { path }, body: { ...body } })),
     ),
-    update: useChange(clientId, (body: PlanTerms & { readonly id: string }) =>
+    update: useChange(keysOf(clientId), (body: PlanTerms & { readonly id: string }) =>
       unwrap(api.PUT(url, { params: { path }, body: { ...body } })),
     ),
-    remove: useChange(clientId, (planId: string) =>
+    remove: useChange(keysOf(clientId), (planId: string) =>
       unwrap(api.DELETE(url, { params: { path, query: { planId } } })),
     ),
-    sync: useChange(clientId, (planId: string) =>
+    sync: useChange(keysOf(clientId), (planId: string) =>
       unwrap(
         api.POST('/api/v1/apps/{clientId}/plans/{planId}/sync', {
           params: { path: { clientId, planId } },
@@ -75,7 +44,7 @@ export function usePlanChanges(clientId: string) {
 }
 
 export const useUpdateStarter = (clientId: string) =>
-  useChange(clientId, (includedUsdMicros: string) =>
+  useChange(keysOf(clientId), (includedUsdMicros: string) =>
     unwrap(
       api.PUT('/api/v1/apps/{clientId}/starter-plan', {
         params: { path: { clientId } },

@@ -1,10 +1,5 @@
-import {
-  type QueryKey,
-  type UseMutationResult,
-  queryOptions,
-  useMutation,
-  useQueryClient,
-} from '@tanstack/react-query'
+import { type QueryKey, queryOptions } from '@tanstack/react-query'
+import { useChange } from './change.ts'
 import { type Schemas, api, unwrap } from './client.ts'
 import { appQuery, appsQuery } from './queries.ts'
 
@@ -33,18 +28,6 @@ export const routingQuery = (clientId: string) =>
     queryFn: () =>
       unwrap(api.GET('/api/v1/apps/{clientId}/signer/routing', { params: { path: { clientId } } })),
   })
-
-/** Runs a change, then reads again what it may have changed. */
-function useChange<Input, Output>(
-  keys: readonly QueryKey[],
-  mutationFn: (input: Input) => Promise<Output>,
-): UseMutationResult<Output, Error, Input> {
-  const queries = useQueryClient()
-  return useMutation({
-    mutationFn,
-    onSuccess: () => Promise.all(keys.map((queryKey) => queries.invalidateQueries({ queryKey }))),
-  })
-}
 
 const appKeys = (clientId: string): QueryKey[] => [appQuery(clientId).queryKey, appsQuery.queryKey]
 
@@ -91,7 +74,6 @@ export interface IssuerRules {
   readonly issuer: string
   readonly audiences: string[]
   readonly userClaim?: string
-  readonly userPrefix?: string
 }
 
 export function useIssuerChanges(clientId: string) {

@@ -1,15 +1,11 @@
-import {
-  type UseMutationResult,
-  infiniteQueryOptions,
-  queryOptions,
-  useMutation,
-  useQueryClient,
-} from '@tanstack/react-query'
+import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
+import { useChange } from './change.ts'
 import { type Schemas, api, unwrap } from './client.ts'
 
 const pageSize = '50'
-/** Deliveries that wait are read again, so that an answer appears without a reload. */
-const pendingMs = 2_000
+/** Deliveries that are about to be sent are read again, so that an answer appears without a reload. */
+const dueMs = 2_000
+const soonMs = 60_000
 
 export type Endpoint = Schemas['WebhookEndpoint']
 export type Delivery = Schemas['WebhookDelivery']
@@ -47,7 +43,7 @@ export const deliveriesQuery = ({ clientId, endpointId, status }: DeliveryFilter
     initialPageParam: '',
     getNextPageParam: ({ nextCursor }: Schemas['WebhookDeliveryList']) => nextCursor,
     refetchInterval: ({ state }) =>
-      state.data?.pages.some(({ deliveries }) => deliveries.some(isPending)) ? pendingMs : false,
+      state.data?.pages.some(({ deliveries }) => deliveries.some(isDue)) ? dueMs : false,
     queryFn: ({ pageParam: cursor }) =>
       unwrap(
         api.GET('/api/v1/apps/{clientId}/webhook-endpoints/{endpointId}/deliveries', {
@@ -63,31 +59,14 @@ export const deliveriesQuery = ({ clientId, endpointId, status }: DeliveryFilter
       ),
   })
 
-const isPending = ({ status }: Delivery): boolean => status === 'pending'
+/** A failed delivery can wait for its next attempt for most of a day. */
+const isDue = ({ status, attempts, nextAttemptAt }: Delivery): boolean =>
+  status === 'pending' &&
+  (attempts === 0 || (nextAttemptAt !== null && Date.parse(nextAttemptAt) < Date.now() + soonMs))
 
-/** Runs a change of an app's endpoints, then reads all of them again. */
-function useChange<Input, Output>(
-  clientId: string,
-  mutationFn: (input: Input) => Promise<Output>,
-): UseMutationResult<Output, Error, Input> {
-  const queries = useQueryClient()
-  return useMutation({
-    mutationFn,
-    onSuccess: () => queries.invalidateQueries({ queryKey: ['webhooks', clientId] }),
-  })
-}
-
-/** Like `useChange`, without reading what is gone. */
-function useRemoval<Output>(
-  clientId: string,
-  mutationFn: () => Promise<Output>,
-): UseMutationResult<Output, Error, void> {
-  const queries = useQueryClient()
-  return useMutation({
-    mutationFn,
-    onSuccess: () => queries.invalidateQueries({ queryKey: ['webhooks', clientId, 'list'] }),
-  })
-}
+const keysOf = (clientId: string) => [['webhooks', clientId]]
+/** Without the queries of a removed endpoint, which no longer exists. */
+const listOf = (clientId: string) => [endpointsQuery(clientId).queryKey]
 
 export interface NewEndpoint {
   readonly url: string
@@ -97,7 +76,7 @@ export interface NewEndpoint {
 }
 
 export const useCreateEndpoint = (clientId: string) =>
-  useChange(clientId, (body: NewEndpoint) =>
+  useChange(keysOf(clientId), (body: NewEndpoint) =>
     unwrap(
       api.POST('/api/v1/apps/{clientId}/webhook-endpoints', {
         params: { path: { clientId } },
@@ -111,15 +90,15 @@ export function useEndpointChanges(clientId: string, endpointId: string) {
   const params = { path: { clientId, endpointId } }
   const url = '/api/v1/apps/{clientId}/webhook-endpoints/{endpointId}'
   return {
-    setStatus: useChange(clientId, (status: Endpoint['status']) =>
+    setStatus: useChange(keysOf(clientId), (status: Endpoint['status']) =>
       unwrap(api.PUT(url, { params, body: { status } })),
     ),
-    remove: useRemoval(clientId, () => unwrap(api.DELETE(url, { params }))),
-    rotate: useChange(clientId, () =>
+    remove: useChange(listOf(clientId), () => unwrap(api.DELETE(url, { params }))),
+    rotate: useChange(keysOf(clientId), () =>
       unwrap(api.POST(`${url}/rotate-secret`, { params, body: {} })),
     ),
-    ping: useChange(clientId, () => unwrap(api.POST(`${url}/ping`, { params }))),
-    replay: useChange(clientId, (body: { deliveryId: string } | { failedSince: string }) =>
+    ping: useChange(keysOf(clientId), () => unwrap(api.POST(`${url}/ping`, { params }))),
+    replay: useChange(keysOf(clientId), (body: { deliveryId: string } | { failedSince: string }) =>
       unwrap(api.POST(`${url}/deliveries/replay`, { params, body })),
     ),
   }

@@ -2,6 +2,7 @@ import { type ReactNode, useState } from 'react'
 import { type Payer, type Wallet, usePayerChanges } from '../api/money.ts'
 import { Micros } from '../ui/amount.tsx'
 import { Button } from '../ui/button.tsx'
+import { Confirm } from '../ui/confirm.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { Failure } from '../ui/states.tsx'
 
@@ -29,7 +30,7 @@ export function Account({ payer, wallet, canEdit }: AccountProps): ReactNode {
       <p>{explain.detail}</p>
       {reason !== null && (
         <p className="notice">
-          Calls are refused with <a href={`/errors#${reason}`}>{reason}</a>.
+          Calls are refused with <a href={`/errors/${reason}`}>{reason}</a>.
         </p>
       )}
       <Figures wallet={wallet} />
@@ -91,9 +92,11 @@ const Card = ({ card: { hasDefault, brand, last4 } }: { card: Wallet['paymentMet
 
 function Changes({ payer, wallet }: { payer: Payer; wallet: Wallet }): ReactNode {
   const [amount, setAmount] = useState('25')
-  const { topUp, addCard, collect } = usePayerChanges(payer)
+  const [isAsked, setAsked] = useState(false)
+  const { topUp, addCard, collect, renewKey } = usePayerChanges(payer)
+  const close = (): void => setAsked(false)
   const leave = (url: string): void => location.assign(url)
-  const error = topUp.error ?? addCard.error ?? collect.error
+  const error = topUp.error ?? addCard.error
   return (
     <>
       <form
@@ -110,7 +113,10 @@ function Changes({ payer, wallet }: { payer: Payer; wallet: Wallet }): ReactNode
             required
             maxLength={20}
             value={amount}
-            onChange={(event) => setAmount(event.target.value)}
+            onChange={(event) => {
+              setAmount(event.target.value)
+              renewKey()
+            }}
           />
         </label>
         <Button type="submit" kind="main" disabled={topUp.isPending || topUp.isSuccess}>
@@ -122,11 +128,22 @@ function Changes({ payer, wallet }: { payer: Payer; wallet: Wallet }): ReactNode
         >
           {wallet.paymentMethod.hasDefault === true ? 'Change the card' : 'Put a card on file'}
         </Button>
-        <Button onClick={() => collect.mutate()} disabled={collect.isPending}>
+        <Button onClick={() => setAsked(true)} disabled={collect.isPending}>
           Collect now
         </Button>
       </form>
       {error && <Failure error={error} />}
+      {isAsked && (
+        <Confirm
+          title="Collect what is owed now?"
+          effect="An invoice is issued for what is on none yet, and the card on file is charged, also for invoices that are unpaid."
+          action="Collect"
+          isBusy={collect.isPending}
+          error={collect.error}
+          onConfirm={() => collect.mutate(undefined, { onSuccess: close })}
+          onClose={close}
+        />
+      )}
       {collect.data && (
         <p role="status">{collect.data.reason ?? 'Queued: it is collected within seconds.'}</p>
       )}

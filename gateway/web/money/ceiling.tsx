@@ -28,7 +28,7 @@ export function Ceiling({ clientId, canEdit }: CeilingProps): ReactNode {
               {data.isDefault && ', the default'}. The lowest possible ceiling is{' '}
               <Micros value={data.minimumCeilingUsdMicros} />.
             </p>
-            {canEdit && <Change key={data.ceilingUsdMicros} overage={data} />}
+            {canEdit && <Change overage={data} />}
           </>
         )}
       </Answer>
@@ -63,7 +63,14 @@ function Change({ overage }: { overage: Schemas['Overage'] }): ReactNode {
           Set
         </Button>
         {!overage.isDefault && (
-          <Button onClick={() => update.mutate(null)} disabled={update.isPending}>
+          <Button
+            disabled={update.isPending}
+            onClick={() =>
+              update.mutate(null, {
+                onSuccess: ({ ceilingUsdMicros }) => setText(toDollarText(ceilingUsdMicros)),
+              })
+            }
+          >
             Use the default
           </Button>
         )}

@@ -83,7 +83,7 @@ function PaidBy({ processor, payer, canEdit }: PaidByProps): ReactNode {
         </Empty>
       </section>
     )
-  return <PayerMoney payer={payer} canEdit={canEdit} />
+  return <PayerMoney key={payer.externalUserId} payer={payer} canEdit={canEdit} />
 }
 
 function PayerMoney({ payer, canEdit }: Omit<PaidByProps, 'processor'>): ReactNode {

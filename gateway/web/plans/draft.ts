@@ -1,4 +1,4 @@
-import type { Plan, PlanTerms } from '../api/plans.ts'
+import type { Plan, PlanTerms } from '../api/plan-terms.ts'
 import { parseDollars, toDollarText } from '../ui/amounts.ts'
 import { percentOfRate, rateOfPercent } from '../ui/rates.ts'
 
@@ -27,6 +27,19 @@ export interface ModelPrice {
   readonly pipeline: string
   readonly modelId: string
   readonly percent: string
+  /** Bounds that the form does not show. It sends them back as they are. */
+  readonly bounds: ModelBounds
+}
+
+type ModelBounds = Pick<
+  PlanTerms['capabilities'][number],
+  'slaTargetScore' | 'slaTargetP95Ms' | 'maxPricePerUnit'
+>
+
+export const noBounds: ModelBounds = {
+  slaTargetScore: null,
+  slaTargetP95Ms: null,
+  maxPricePerUnit: null,
 }
 
 export const emptyDraft: Draft = {
@@ -55,11 +68,16 @@ export const toDraft = (plan: Plan): Draft => ({
   percent: plan.overageRateUsd === null ? '' : percentOfRate(plan.overageRateUsd),
   overageWei: plan.overageRateWei ?? '',
   threshold: plan.chargeThresholdUsd ?? '',
-  models: plan.capabilities.map(({ id, pipeline, modelId, retailRateUsd }) => ({
+  models: plan.capabilities.map(({ id, pipeline, modelId, retailRateUsd, ...capability }) => ({
     key: id,
     pipeline,
     modelId,
     percent: retailRateUsd === null ? '' : percentOfRate(retailRateUsd),
+    bounds: {
+      slaTargetScore: capability.slaTargetScore,
+      slaTargetP95Ms: capability.slaTargetP95Ms,
+      maxPricePerUnit: capability.maxPricePerUnit,
+    },
   })),
 })
 
@@ -71,17 +89,22 @@ const refused = (problem: string): Checked => ({ terms: undefined, problem })
 
 /** Returns the terms of a draft, or the first thing to correct. The service checks all of them. */
 export function check(draft: Draft): Checked {
-  const included = draft.included.trim() === '' ? null : parseDollars(draft.included)
+  const included = draft.included.trim() === '' ? null : parseDollars(draft.included, 0n)
   if (included === null && draft.included.trim() !== '')
     return refused('Included usage must be dollars with at most 6 decimals, such as 5 or 0.50.')
   const rate = rateOf(draft.percent)
   if (rate === undefined) return refused('The price must be per cent of the network price.')
   const capabilities: PlanTerms['capabilities'] = []
-  for (const { pipeline, modelId, percent } of draft.models) {
+  for (const { pipeline, modelId, percent, bounds } of draft.models) {
     const own = rateOf(percent)
     if (own === undefined)
       return refused(`The price of ${pipeline} must be per cent of the network price.`)
-    capabilities.push({ pipeline: pipeline.trim(), modelId: modelId.trim(), retailRateUsd: own })
+    capabilities.push({
+      ...bounds,
+      pipeline: pipeline.trim(),
+      modelId: modelId.trim(),
+      retailRateUsd: own,
+    })
   }
   const isSubscription = draft.type === 'subscription'
   const terms: PlanTerms = {

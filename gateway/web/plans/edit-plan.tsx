@@ -33,7 +33,7 @@ export function EditPlan(): ReactNode {
         {(data) => {
           const plan = data.find(({ id }) => id === planId)
           return plan ? (
-            <PlanForm key={plan.version} clientId={clientId} plan={plan} />
+            <PlanForm key={plan.id} clientId={clientId} plan={plan} />
           ) : (
             <Empty>This plan does not exist, or it was deleted.</Empty>
           )
@@ -68,6 +68,7 @@ function PlanPage({ clientId, title, children }: PlanPageProps): ReactNode {
 function PlanForm({ clientId, plan }: { clientId: string; plan: Plan | undefined }): ReactNode {
   const navigate = useNavigate()
   const [draft, setDraft] = useState<Draft>(() => (plan ? toDraft(plan) : emptyDraft))
+  const [begunWith] = useState(plan?.version)
   const { create, update } = usePlanChanges(clientId)
   const { terms, problem } = check(draft)
   const change = (changed: Partial<Draft>): void => setDraft({ ...draft, ...changed })
@@ -90,6 +91,12 @@ function PlanForm({ clientId, plan }: { clientId: string; plan: Plan | undefined
       >
         <TermFields draft={draft} onChange={change} />
         <ModelPrices models={draft.models} onChange={(models) => change({ models })} />
+        {plan && plan.version !== begunWith && !update.isPending && (
+          <p className="notice">
+            Somebody has saved version {plan.version} of this plan meanwhile. Load the page again to
+            see it; saving replaces it.
+          </p>
+        )}
         {problem !== undefined && <p role="status">{problem}</p>}
         {error && <Failure error={error} />}
         <div className="row">
@@ -109,7 +116,7 @@ function PlanForm({ clientId, plan }: { clientId: string; plan: Plan | undefined
         )}
       </form>
       <Preview draft={draft} />
-      {terms && <TryPlan clientId={clientId} terms={terms} />}
+      <TryPlan clientId={clientId} terms={terms} />
     </>
   )
 }

@@ -1,6 +1,6 @@
 import type { ReactNode } from 'react'
 import { Button } from '../ui/button.tsx'
-import type { ModelPrice } from './draft.ts'
+import { type ModelPrice, noBounds } from './draft.ts'
 
 interface ModelPricesProps {
   readonly models: readonly ModelPrice[]
@@ -12,7 +12,16 @@ export function ModelPrices({ models, onChange }: ModelPricesProps): ReactNode {
   const change = (key: string, changed: Partial<ModelPrice>): void =>
     onChange(models.map((model) => (model.key === key ? { ...model, ...changed } : model)))
   const add = (): void =>
-    onChange([...models, { key: crypto.randomUUID(), pipeline: '', modelId: '*', percent: '' }])
+    onChange([
+      ...models,
+      {
+        key: `new ${models.length} ${Date.now()}`,
+        pipeline: '',
+        modelId: '*',
+        percent: '',
+        bounds: noBounds,
+      },
+    ])
   return (
     <fieldset className="choices one-column">
       <legend>Prices of single models</legend>

@@ -51,7 +51,10 @@ interface PlanTableProps {
 function PlanTable({ clientId, plans, canEdit }: PlanTableProps): ReactNode {
   const [deleted, setDeleted] = useState<Plan>()
   const { remove, sync } = usePlanChanges(clientId)
-  const close = (): void => setDeleted(undefined)
+  const close = (): void => {
+    setDeleted(undefined)
+    remove.reset()
+  }
   return (
     <section className="card" aria-label="Plans">
       {sync.error && <Failure error={sync.error} />}
@@ -162,7 +165,9 @@ const Prices = ({ plan }: { plan: Plan }): ReactNode => (
           {plan.capabilities.map(({ id, pipeline, modelId, retailRateUsd }) => (
             <li key={id}>
               {pipeline}, {modelId}:{' '}
-              {retailRateUsd === null ? 'as the plan' : `${percentOfRate(retailRateUsd)} %`}
+              {retailRateUsd === null
+                ? 'as its pipeline, else the plan'
+                : `${percentOfRate(retailRateUsd)} %`}
             </li>
           ))}
         </ul>

@@ -2,7 +2,7 @@ import { type ReactNode, useState } from 'react'
 import { Micros } from '../ui/amount.tsx'
 import { parseDollars } from '../ui/amounts.ts'
 import { rateOfPercent, sellAt } from '../ui/rates.ts'
-import type { Draft } from './draft.ts'
+import type { Draft, ModelPrice } from './draft.ts'
 
 const networkRate = '0.000001'
 
@@ -15,7 +15,7 @@ export function Preview({ draft }: { draft: Draft }): ReactNode {
     ...draft.models.map(({ key, pipeline, modelId, percent }) => ({
       key,
       name: `${pipeline}, ${modelId}`,
-      percent: percent.trim() === '' ? draft.percent : percent,
+      percent: percentOf(draft, { pipeline, percent }),
     })),
   ]
   return (
@@ -46,6 +46,17 @@ export function Preview({ draft }: { draft: Draft }): ReactNode {
       )}
     </section>
   )
+}
+
+/** A model sells at its own price, else at that of its pipeline, else at that of the plan. */
+function percentOf(
+  draft: Draft,
+  { pipeline, percent }: Pick<ModelPrice, 'pipeline' | 'percent'>,
+): string {
+  const ofPipeline = draft.models.find(
+    (model) => model.pipeline === pipeline && model.modelId === '*',
+  )?.percent
+  return [percent, ofPipeline, draft.percent].find((text) => text?.trim()) ?? ''
 }
 
 function Price({ micros, percent }: { micros: bigint; percent: string }): ReactNode {

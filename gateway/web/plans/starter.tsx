@@ -15,7 +15,7 @@ export function Starter({
   const starter = plans.find(({ isStarterDefault }) => isStarterDefault)
   const [text, setText] = useState(toDollarText(starter?.includedUsdMicros ?? '0'))
   const update = useUpdateStarter(clientId)
-  const micros = /^0+(\.0+)?$/.test(text.trim()) ? '0' : parseDollars(text)
+  const micros = parseDollars(text, 0n)
   if (!starter) return null
   return (
     <section className="card" aria-labelledby="starter">

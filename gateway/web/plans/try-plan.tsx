@@ -6,16 +6,24 @@ import { Button } from '../ui/button.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { Failure } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
+import { dayOf } from '../ui/usage/range.ts'
 
 const dayMs = 86_400_000
-const dayOf = (at: number): string => new Date(at).toISOString().slice(0, 10)
 
 /** Replays the tickets of a range as if every user had the draft. Nothing is changed. */
-export function TryPlan({ clientId, terms }: { clientId: string; terms: PlanTerms }): ReactNode {
+export function TryPlan({
+  clientId,
+  terms,
+}: {
+  clientId: string
+  /** Undefined while the form holds no valid plan. */
+  terms: PlanTerms | undefined
+}): ReactNode {
   const [now] = useState(() => Date.now())
   const [from, setFrom] = useState(dayOf(now - 30 * dayMs))
   const [to, setTo] = useState(dayOf(now + dayMs))
   const trial = useWhatIf(clientId)
+  const isOlder = JSON.stringify(trial.variables?.plan) !== JSON.stringify(terms)
   return (
     <section className="card" aria-labelledby="try-plan">
       <h2 id="try-plan">Try it on past tickets</h2>
@@ -23,7 +31,7 @@ export function TryPlan({ clientId, terms }: { clientId: string; terms: PlanTerm
         className="row"
         onSubmit={(event) => {
           event.preventDefault()
-          trial.mutate({ from, to, plan: terms })
+          if (terms) trial.mutate({ from, to, plan: terms })
         }}
       >
         <label>
@@ -39,12 +47,15 @@ export function TryPlan({ clientId, terms }: { clientId: string; terms: PlanTerm
           Before (UTC)
           <input type="date" required value={to} onChange={(event) => setTo(event.target.value)} />
         </label>
-        <Button type="submit" disabled={trial.isPending}>
+        <Button type="submit" disabled={!terms || trial.isPending}>
           {trial.isPending ? 'Replaying …' : 'Try'}
         </Button>
       </form>
       <p className="soft">As if every user had been on this plan. It changes nothing.</p>
       {trial.error && <Failure error={trial.error} />}
+      {trial.data && isOlder && (
+        <p className="notice">The terms have changed since. Try them again.</p>
+      )}
       {trial.data && <Result whatIf={trial.data} />}
     </section>
   )

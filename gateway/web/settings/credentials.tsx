@@ -65,7 +65,10 @@ export function Credentials({
           isBusy={rotate.isPending}
           error={rotate.error}
           onConfirm={() => rotate.mutate({ revokeOld: asked === 'instead' }, { onSuccess: close })}
-          onClose={close}
+          onClose={() => {
+            close()
+            if (rotate.isError) rotate.reset()
+          }}
         />
       )}
     </section>

@@ -17,7 +17,10 @@ export function Issuers({ clientId, canEdit }: IssuersProps): ReactNode {
   const issuers = useQuery(issuersQuery(clientId))
   const [removed, setRemoved] = useState<TrustedIssuer>()
   const { remove } = useIssuerChanges(clientId)
-  const close = (): void => setRemoved(undefined)
+  const close = (): void => {
+    setRemoved(undefined)
+    remove.reset()
+  }
   return (
     <section className="card" aria-labelledby="issuers">
       <h2 id="issuers">Identity providers</h2>

@@ -17,7 +17,10 @@ export function Origins({ clientId, canEdit }: OriginsProps): ReactNode {
   const [origin, setOrigin] = useState('')
   const [removed, setRemoved] = useState<{ id: string; origin: string }>()
   const { add, remove } = useDomainChanges(clientId)
-  const close = (): void => setRemoved(undefined)
+  const close = (): void => {
+    setRemoved(undefined)
+    remove.reset()
+  }
   return (
     <section className="card" aria-labelledby="origins">
       <h2 id="origins">Origins of browsers</h2>

@@ -22,7 +22,7 @@ export function Settings(): ReactNode {
       <Answer query={app} rows={8}>
         {(data) => (
           <>
-            <Identity key={data.name} app={data} canEdit={canEdit} />
+            <Identity app={data} canEdit={canEdit} />
             <Credentials app={data} canEdit={canEdit} />
             <Redirects app={data} canEdit={canEdit} />
             <Origins clientId={clientId} canEdit={canEdit} />

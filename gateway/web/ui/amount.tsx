@@ -1,5 +1,5 @@
 import type { ReactNode } from 'react'
-import { cutToMicros, formatDollars, formatExactMicros, formatMicros } from './amounts.ts'
+import { roundToMicros, formatDollars, formatExactMicros, formatMicros } from './amounts.ts'
 
 /** An amount in USD micros. Its exact value shows on hover. */
 export const Micros = ({ value }: { value: string }): ReactNode => (
@@ -13,5 +13,5 @@ export const Dollars = ({ value }: { value: string }): ReactNode => (
 
 /** An amount in dollars of any number of digits. Its exact value shows on hover. */
 export const ExactDollars = ({ value }: { value: string }): ReactNode => (
-  <span title={`${value} USD`}>{formatMicros(cutToMicros(value))}</span>
+  <span title={`${value} USD`}>{formatMicros(roundToMicros(value))}</span>
 )

@@ -38,13 +38,13 @@ const microsMax = 10n ** 15n
 
 /**
  * Converts dollars such as `25` or `0.05` exactly to USD micros. Returns null for a text that is no
- * amount, for zero, and for an amount that no route accepts.
+ * amount, for less than `least` micros, and for an amount that no route accepts.
  */
-export function parseDollars(text: string): string | null {
+export function parseDollars(text: string, least = 1n): string | null {
   const [, whole, fraction = ''] = /^(\d{1,10})(?:\.(\d{1,6}))?$/.exec(text.trim()) ?? []
   if (whole === undefined) return null
   const micros = BigInt(whole) * microsPerDollar + BigInt(fraction.padEnd(6, '0'))
-  return micros > 0n && micros <= microsMax ? micros.toString() : null
+  return micros >= least && micros <= microsMax ? micros.toString() : null
 }
 
 /** Formats USD micros as the decimal text that `parseDollars` reads. */
@@ -57,9 +57,9 @@ export function toDollarText(micros: string): string {
   return `${value / microsPerDollar}.${fraction}`
 }
 
-/** Converts decimal dollars to USD micros. Cuts further digits off. */
-export function cutToMicros(dollars: string): string {
+/** Converts decimal dollars to USD micros, rounded half away from zero. */
+export function roundToMicros(dollars: string): string {
   const [whole = '0', fraction = ''] = dollars.replace('-', '').split('.')
-  const micros = BigInt(whole + fraction.slice(0, 6).padEnd(6, '0'))
+  const micros = (BigInt(whole + fraction.slice(0, 7).padEnd(7, '0')) + 5n) / 10n
   return (dollars.startsWith('-') ? -micros : micros).toString()
 }

@@ -15,14 +15,24 @@ interface ConfirmProps {
   readonly onClose: () => void
 }
 
-/** Asks before an act that takes something away. Escape and Cancel change nothing. */
+/**
+ * Asks before an act that takes something away. Escape and Cancel change nothing; while the act runs
+ * they are ignored, so that its result is seen.
+ */
 export function Confirm(props: ConfirmProps): ReactNode {
   const { title, effect, action, typed, isBusy, error, onConfirm, onClose } = props
   const [text, setText] = useState('')
   const dialog = useRef<HTMLDialogElement>(null)
   useEffect(() => dialog.current?.showModal(), [])
   return (
-    <dialog ref={dialog} aria-labelledby="confirm-title" onClose={onClose}>
+    <dialog
+      ref={dialog}
+      aria-labelledby="confirm-title"
+      onCancel={(event) => {
+        if (isBusy) event.preventDefault()
+      }}
+      onClose={onClose}
+    >
       <form
         onSubmit={(event) => {
           event.preventDefault()
@@ -44,7 +54,7 @@ export function Confirm(props: ConfirmProps): ReactNode {
         )}
         {error && <Failure error={error} />}
         <div className="row">
-          <Button onClick={() => dialog.current?.close()} autoFocus>
+          <Button onClick={() => dialog.current?.close()} disabled={isBusy} autoFocus>
             Cancel
           </Button>
           <Button

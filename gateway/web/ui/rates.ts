@@ -14,7 +14,7 @@ export function percentOfRate(rate: string): string {
 
 /** Converts per cent such as `150` exactly to a rate. Returns null for a text that is no number. */
 export function rateOfPercent(percent: string): string | null {
-  const [, whole, fraction = ''] = /^(\d{1,7})(?:\.(\d{1,6}))?$/.exec(percent.trim()) ?? []
+  const [, whole, fraction = ''] = /^(\d{1,12})(?:\.(\d{1,10}))?$/.exec(percent.trim()) ?? []
   if (whole === undefined) return null
   const digits = whole.padStart(shift + 1, '0')
   return trimmed(digits.slice(0, -shift), digits.slice(-shift) + fraction)

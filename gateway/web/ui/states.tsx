@@ -24,7 +24,7 @@ export function Failure({ error, retry }: { error: Error; retry?: () => void }):
       <p>{error.message}</p>
       {correlationId !== undefined && (
         <small>
-          Code <a href={`/errors#${code}`}>{code}</a>, correlation id <code>{correlationId}</code>
+          Code <a href={`/errors/${code}`}>{code}</a>, correlation id <code>{correlationId}</code>
         </small>
       )}
       {status === 401 && (

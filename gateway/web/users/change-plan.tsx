@@ -9,7 +9,7 @@ import { Name } from '../ui/name.tsx'
 import { Copyable } from '../ui/shown-once.tsx'
 import { Failure } from '../ui/states.tsx'
 import { type Timing, useChangePlan } from './changes.ts'
-import { useIdempotencyKey, useOneAtATime } from './submission.ts'
+import { useIdempotencyKey, useOneAtATime } from '../api/submission.ts'
 
 interface ChangePlanProps {
   readonly user: UserRef

@@ -6,7 +6,7 @@ import { CopyButton } from '../ui/copy-button.tsx'
 import { ShownOnce } from '../ui/shown-once.tsx'
 import { Failure } from '../ui/states.tsx'
 import { useCreateKey } from './changes.ts'
-import { useIdempotencyKey, useOneAtATime } from './submission.ts'
+import { useIdempotencyKey, useOneAtATime } from '../api/submission.ts'
 import { type Language, languages, writeExample } from './examples.ts'
 
 /** Creates a key, and shows its secret once with a program that uses it. */

@@ -5,7 +5,7 @@ import { formatExactMicros, parseDollars } from '../ui/amounts.ts'
 import { Button } from '../ui/button.tsx'
 import { Failure } from '../ui/states.tsx'
 import { type Gift, useGiveCredit } from './changes.ts'
-import { useIdempotencyKey, useOneAtATime } from './submission.ts'
+import { useIdempotencyKey, useOneAtATime } from '../api/submission.ts'
 
 const reasons = { manual: 'given by us', promo: 'promotion' } as const
 

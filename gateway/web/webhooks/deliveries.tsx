@@ -69,6 +69,8 @@ export function Deliveries({ clientId, endpointId, canEdit }: DeliveriesProps): 
         {({ pages }) => (
           <Rows
             deliveries={pages.flatMap((page) => page.deliveries)}
+            isFiltered={status !== undefined}
+            isBusy={replay.isPending}
             onReplay={canEdit ? (deliveryId) => replay.mutate({ deliveryId }) : undefined}
           />
         )}
@@ -80,12 +82,18 @@ export function Deliveries({ clientId, endpointId, canEdit }: DeliveriesProps): 
 
 interface RowsProps {
   readonly deliveries: readonly Delivery[]
+  readonly isFiltered: boolean
+  readonly isBusy: boolean
   readonly onReplay: ((deliveryId: string) => void) | undefined
 }
 
-const Rows = ({ deliveries, onReplay }: RowsProps): ReactNode =>
+const Rows = ({ deliveries, isFiltered, isBusy, onReplay }: RowsProps): ReactNode =>
   deliveries.length === 0 ? (
-    <Empty>Nothing was sent in the last 30 days. Send a test event to try the endpoint.</Empty>
+    <Empty>
+      {isFiltered
+        ? 'No delivery of the last 30 days is in this state.'
+        : 'Nothing was sent in the last 30 days. Send a test event to try the endpoint.'}
+    </Empty>
   ) : (
     <TableBox label="Table of deliveries">
       <table>
@@ -113,7 +121,7 @@ const Rows = ({ deliveries, onReplay }: RowsProps): ReactNode =>
               </td>
               <td>{answerOf(delivery)}</td>
               <td>
-                <Details delivery={delivery} onReplay={onReplay} />
+                <Details delivery={delivery} isBusy={isBusy} onReplay={onReplay} />
               </td>
             </tr>
           ))}
@@ -136,11 +144,9 @@ function answerOf({ lastStatus, lastError, lastDurationMs }: Delivery): string {
 
 const Details = ({
   delivery,
+  isBusy,
   onReplay,
-}: {
-  delivery: Delivery
-  onReplay: RowsProps['onReplay']
-}): ReactNode => (
+}: { delivery: Delivery } & Pick<RowsProps, 'isBusy' | 'onReplay'>): ReactNode => (
   <details>
     <summary>Show</summary>
     <dl>
@@ -180,7 +186,7 @@ const Details = ({
       </div>
     </dl>
     {onReplay && (
-      <Button isSmall onClick={() => onReplay(delivery.id)}>
+      <Button isSmall disabled={isBusy} onClick={() => onReplay(delivery.id)}>
         Send again
       </Button>
     )}

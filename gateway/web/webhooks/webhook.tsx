@@ -90,7 +90,10 @@ function Changes({ clientId, endpoint }: { clientId: string; endpoint: Endpoint 
   const navigate = useNavigate()
   const [asked, setAsked] = useState<Asked>()
   const { setStatus, remove, rotate, ping } = useEndpointChanges(clientId, endpoint.id)
-  const close = (): void => setAsked(undefined)
+  const close = (): void => {
+    setAsked(undefined)
+    for (const change of [setStatus, remove, rotate]) if (change.isError) change.reset()
+  }
   const isActive = endpoint.status === 'active'
   const leave = (): void => void navigate({ to: '/$clientId/webhooks', params: { clientId } })
   return (

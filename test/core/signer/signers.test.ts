@@ -249,6 +249,17 @@ describe("an app's own signer", () => {
     expect(JSON.stringify(entries)).not.toContain(secret)
   })
 
+  it('tells its owner when an operator rotates or removes it', async () => {
+    const { one, owner } = await fresh()
+    const { clientId } = one
+    await owner.createSignerSecret({ clientId, purpose: 'decisions' })
+    await operator.signers.rotateSigner({ name: clientId, overlapSeconds: 60 })
+    await operator.signers.deleteSigner({ name: clientId })
+    const { entries } = await owner.listAudit({ clientId })
+    const actions = entries.map(({ action }) => action)
+    expect(actions).toEqual(expect.arrayContaining(['signer.rotate', 'signer.remove']))
+  })
+
   it('is visible to operators, who cannot bind it to another app', async () => {
     const { one, owner } = await fresh()
     await owner.createSignerSecret({ clientId: one.clientId, purpose: 'decisions' })

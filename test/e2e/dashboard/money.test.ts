@@ -67,6 +67,8 @@ describe.runIf(executablePath)('money in the dashboard', () => {
       })
       .toMatch(/visa …\d{4}/)
     await page.getByRole('button', { name: 'Collect now' }).click()
+    await page.getByText('the card on file is charged').waitFor()
+    await page.getByRole('button', { name: 'Collect', exact: true }).click()
     await page.getByText('are on no invoice').waitFor()
   })
 

@@ -68,6 +68,21 @@ describe.runIf(executablePath)('plans in the dashboard', () => {
     await row.waitFor({ state: 'detached' })
   })
 
+  it('keeps what the form does not show, and a plan that includes nothing', async () => {
+    const page = await owner(`/${clientId()}/plans`)
+    const path = `/api/v1/apps/${clientId()}/plans`
+    const body = { name: 'Zero', type: 'usage', includedUsdMicros: '0' }
+    expect(await send(page, { method: 'POST', path, body })).toBe(201)
+    await page.reload()
+    await page.getByRole('link', { name: 'Edit Zero' }).click()
+    expect(await page.getByLabel('Included usage').inputValue()).toBe('0.00')
+    await page.getByLabel('Name').fill('Nothing')
+    await page.getByRole('button', { name: 'Save as version 2' }).click()
+    await page.getByRole('row', { name: /Nothing/ }).waitFor()
+    const saved = (await readPlans(page)).find(({ name }) => name === 'Nothing')
+    expect(saved?.includedUsdMicros).toBe('0')
+  })
+
   it('tries a draft on past tickets', async () => {
     const page = await owner(`/${clientId()}/plans/new`)
     await page.getByLabel('Name').fill('Double')

@@ -71,7 +71,7 @@ describe.runIf(executablePath)('webhooks in the dashboard', () => {
     const ping = deliveries(page).filter({ hasText: 'webhook.ping' })
     await ping.getByText('HTTP 400').waitFor()
     await page.getByLabel('State').selectOption('delivered')
-    await page.getByText('Nothing was sent').waitFor()
+    await page.getByText('is in this state').waitFor()
     await page.waitForURL(/status=delivered/)
     await page.goBack()
     await ping.waitFor()

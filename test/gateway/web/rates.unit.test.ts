@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { cutToMicros } from '../../../gateway/web/ui/amounts.ts'
+import { roundToMicros } from '../../../gateway/web/ui/amounts.ts'
 import { percentOfRate, rateOfPercent, sellAt } from '../../../gateway/web/ui/rates.ts'
 import { testSeed } from '../../support/run/sizes.ts'
 
@@ -11,7 +11,8 @@ describe('rates as per cent of the network price', () => {
     ['0', '0'],
     ['0.5', '0.000000005'],
     ['1234567.654321', '0.01234567654321'],
-    ['100000000', null],
+    ['100000000', '1'],
+    ['1234567890123', null],
     ['', null],
     ['1e2', null],
     ['-5', null],
@@ -47,10 +48,12 @@ describe('the price of a job', () => {
 describe('dollars of many digits', () => {
   it.each([
     ['1', '1000000'],
-    ['0.123456789', '123456'],
+    ['0.123456789', '123457'],
+    ['0.0000009', '1'],
+    ['0.00000049', '0'],
     ['-2.5', '-2500000'],
     ['-0.000000001', '0'],
-  ])('cuts %s', (dollars, micros) => {
-    expect(cutToMicros(dollars)).toBe(micros)
+  ])('rounds %s', (dollars, micros) => {
+    expect(roundToMicros(dollars)).toBe(micros)
   })
 })

@@ -1,6 +1,6 @@
-import { expect, describe, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { logInTo } from '../../../support/web/people.ts'
-import type { RequestOptions } from '../../console.ts'
+import { type RequestOptions, startConsole } from '../../console.ts'
 import { asRecord } from '../../support.ts'
 import { app, console, person as viewer, setUpApp } from '../support.ts'
 
@@ -119,6 +119,24 @@ it('lists every such route in the internal document, and none in the public one'
   expect(new Set(listed)).toEqual(new Set(tested))
   const documented = await read('/api/v1/openapi.json')
   expect(documented.filter((each) => each.includes('/internal/'))).toEqual([])
+})
+
+it('reports for members, too, that no metering backend is configured', async () => {
+  const unmetered = await startConsole({ env: { METERING_BACKEND: 'none' } })
+  onTestFinished(() => unmetered.stop())
+  const other = await unmetered.newApp()
+  const admin = await logInTo(unmetered, other, 'admin')
+  const credit = { json: { amountUsdMicros: '1000000' }, person: admin }
+  for (const [method, path, request] of [
+    ['POST', '/users/ada/allowances', credit],
+    ['GET', '/users/ada/allowances', { person: admin }],
+    ['GET', '/usage/balance?externalUserId=ada', { person: admin }],
+    ['GET', '/usage', { person: admin }],
+  ] as const) {
+    const url = `/api/v1/internal/apps/${other.clientId}${path}`
+    const answer = await unmetered.send(method, url, request)
+    expect({ path, status: answer.status }).toEqual({ path, status: 503 })
+  }
 })
 
 it("takes no session at the backend's own address", async () => {
