@@ -71,9 +71,9 @@ const valueMax = 200
 const operatorSyntax = /^[\p{L}\p{N}._@\\-]{1,128}$/u
 
 /**
- * Writes an audit entry for each such call, including refused
- * calls: who, which RPC, the subject and the result. If the entry cannot be written, an error is
- * logged and the call still succeeds, because the change has already happened.
+ * Writes an audit entry for each call of an operator or platform admin that changes something,
+ * including refused calls: who, which RPC, the subject and the result. If the entry cannot be
+ * written, an error is logged and the call still succeeds, because the change has already happened.
  */
 export function createOperatorLog({ pool, log, now }: { pool: Pool; log: Log; now: Now }) {
   async function record(call: OperatorCall): Promise<void> {
