@@ -1,11 +1,11 @@
 import { formatMicros } from './amounts.ts'
+import { attosToMicros } from './attos.ts'
 
 /** Amounts of 18 digits after the point: wei, and the atto-dollars that core counts in. */
 
 const unit = 10n ** 18n
 const weiPerGwei = 10n ** 9n
 const weiPerMicroEth = 10n ** 12n
-const attosPerMicro = 10n ** 12n
 
 /** Formats a whole number that may exceed the precision of a double, given as text or not. */
 export const formatInteger = (value: bigint | string): string =>
@@ -26,11 +26,7 @@ export const formatExactWei = (wei: string): string =>
   `${decimal(BigInt(wei), unit, 18)} ETH (${formatInteger(wei)} wei)`
 
 /** Formats 10^-18 USD as dollars, rounded to micros. */
-export function formatAttos(attos: string): string {
-  const value = BigInt(attos)
-  const half = value < 0n ? -attosPerMicro / 2n : attosPerMicro / 2n
-  return formatMicros(String((value + half) / attosPerMicro))
-}
+export const formatAttos = (attos: string): string => formatMicros(attosToMicros(BigInt(attos)))
 
 /** Formats 10^-18 USD exactly, for the hint on an amount. */
 export function formatExactAttos(attos: string): string {
