@@ -1,4 +1,5 @@
 import {
+  Navigate,
   createRootRoute,
   createRoute,
   createRouter,
@@ -148,6 +149,11 @@ const user = createRoute({
 })
 
 const operate = createRoute({ getParentRoute: () => root, path: '/operate', component: Operate })
+const operateIndex = createRoute({
+  getParentRoute: () => operate,
+  path: '/',
+  component: () => <Navigate to="/operate/quarantine" replace />,
+})
 const quarantine = createRoute({
   getParentRoute: () => operate,
   path: '/quarantine',
@@ -176,10 +182,14 @@ const holds = createRoute({
   getParentRoute: () => operate,
   path: '/holds',
   component: Holds,
-  validateSearch: ({ clientId, externalUserId }: Record<string, unknown>): HoldFilter => ({
-    ...(typeof clientId === 'string' && clientId !== '' && { clientId }),
-    ...(typeof externalUserId === 'string' && externalUserId !== '' && { externalUserId }),
-  }),
+  validateSearch: ({ clientId, externalUserId }: Record<string, unknown>): HoldFilter => {
+    // A user's id that looks like a number is read as one.
+    const user = typeof externalUserId === 'number' ? String(externalUserId) : externalUserId
+    return {
+      ...(typeof clientId === 'string' && clientId !== '' && { clientId }),
+      ...(typeof user === 'string' && user !== '' && { externalUserId: user }),
+    }
+  },
 })
 
 const signingKeys = createRoute({
@@ -222,6 +232,7 @@ const routeTree = root.addChildren([
   users,
   user,
   operate.addChildren([
+    operateIndex,
     quarantine,
     quarantined,
     signers,

@@ -18,13 +18,20 @@ export type LossReport = Schemas['LossReport']
 export type ProcessorDifference = Schemas['ProcessorDifference']
 export type UserHolds = Schemas['HoldList']['users'][number]
 
+interface ChangeOptions {
+  /** How long the answer is kept in memory after its last use. Default is five minutes. */
+  readonly gcTime?: number
+}
+
 /** Runs a change, then reads everything with the key again. */
 function useChange<Input, Output>(
   noun: string,
   mutationFn: (input: Input) => Promise<Output>,
+  options: ChangeOptions = {},
 ): UseMutationResult<Output, Error, Input> {
   const queries = useQueryClient()
   return useMutation({
+    ...options,
     mutationFn,
     onSettled: () => queries.invalidateQueries({ queryKey: ['operate', noun] }),
   })
@@ -35,29 +42,41 @@ export const signersQuery = queryOptions({
   queryFn: async () => (await unwrap(api.GET('/api/v1/internal/operate/signers'))).signers,
 })
 
-export interface SignerApps {
+export interface SignerWish {
+  readonly name: string
   readonly allApps: boolean
   readonly clientIds: string[]
+  readonly mayPushEvents: boolean
 }
 
-/** Changes of signers. */
-export function useSignerChanges() {
-  const url = '/api/v1/internal/operate/signers/{name}'
-  return {
-    create: useChange('signers', (body: SignerApps & { name: string; mayPushEvents: boolean }) =>
-      unwrap(api.POST('/api/v1/internal/operate/signers', { body })),
-    ),
-    setApps: useChange('signers', ({ name, ...body }: SignerApps & { name: string }) =>
-      unwrap(api.PUT(url, { params: { path: { name } }, body })),
-    ),
-    rotate: useChange('signers', ({ name, ...body }: { name: string; overlapSeconds: number }) =>
-      unwrap(api.POST(`${url}/rotate`, { params: { path: { name } }, body })),
-    ),
-    remove: useChange('signers', (name: string) =>
-      unwrap(api.DELETE(url, { params: { path: { name } } })),
-    ),
-  }
-}
+export type SecretsChange<Input> = UseMutationResult<SignerSecrets, Error, Input>
+
+/** Makes a signer. Only the answer has its secrets, and it is dropped with the view. */
+export const useCreateSigner = (): SecretsChange<SignerWish> =>
+  useChange(
+    'signers',
+    (body: SignerWish) => unwrap(api.POST('/api/v1/internal/operate/signers', { body })),
+    { gcTime: 0 },
+  )
+
+/** Makes new secrets. Only the answer has them, and it is dropped with the view. */
+export const useRotateSigner = (): SecretsChange<{ name: string; overlapSeconds: number }> =>
+  useChange(
+    'signers',
+    ({ name, ...body }: { name: string; overlapSeconds: number }) =>
+      unwrap(
+        api.POST('/api/v1/internal/operate/signers/{name}/rotate', {
+          params: { path: { name } },
+          body,
+        }),
+      ),
+    { gcTime: 0 },
+  )
+
+export const useRemoveSigner = () =>
+  useChange('signers', (name: string) =>
+    unwrap(api.DELETE('/api/v1/internal/operate/signers/{name}', { params: { path: { name } } })),
+  )
 
 export const ingestQuery = queryOptions({
   queryKey: ['operate', 'ingest'],

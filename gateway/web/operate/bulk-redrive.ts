@@ -6,9 +6,14 @@ export interface Progress {
   /** Events with the reason at the start. */
   readonly count: number
   readonly redriven: number
-  readonly left: RedriveProgress['left']
+  /** Events that stay in quarantine. */
+  readonly left: number
+  /** Why the first of them stay. */
+  readonly problems: RedriveProgress['left']
   readonly isDone: boolean
 }
+
+const problemsMax = 5
 
 export type BulkRedrive = ReturnType<typeof useBulkRedrive>
 
@@ -25,7 +30,7 @@ export function useBulkRedrive() {
   useEffect(() => () => running.current?.abort(), [])
 
   async function run(of: Pick<Progress, 'reason' | 'count'>, signal: AbortSignal): Promise<void> {
-    let done: Progress = { ...of, redriven: 0, left: [], isDone: false }
+    let done: Progress = { ...of, redriven: 0, left: 0, problems: [], isDone: false }
     setProgress(done)
     for (let cursor: string | undefined; !done.isDone && !signal.aborted;) {
       const page = await redriveReason({ reason: of.reason, cursor, signal })
@@ -33,7 +38,8 @@ export function useBulkRedrive() {
       done = {
         ...done,
         redriven: done.redriven + page.redriven,
-        left: [...done.left, ...page.left],
+        left: done.left + page.left.length,
+        problems: [...done.problems, ...page.left].slice(0, problemsMax),
         isDone: cursor === undefined,
       }
       setProgress(done)

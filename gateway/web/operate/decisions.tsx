@@ -39,6 +39,8 @@ type Decided = ReturnType<typeof useDecisions>
 function Attribution({ attribute }: Pick<Decided, 'attribute'>): ReactNode {
   const [clientId, setClientId] = useState('')
   const [externalUserId, setExternalUserId] = useState('')
+  const [isAsked, setIsAsked] = useState(false)
+  const user = { clientId: clientId.trim(), externalUserId: externalUserId.trim() }
   return (
     <section className="card" aria-labelledby="attribute">
       <h2 id="attribute">Assign it to a user</h2>
@@ -47,7 +49,8 @@ function Attribution({ attribute }: Pick<Decided, 'attribute'>): ReactNode {
         className="row"
         onSubmit={(event) => {
           event.preventDefault()
-          attribute.mutate({ clientId: clientId.trim(), externalUserId: externalUserId.trim() })
+          if (attribute.isError) attribute.reset()
+          setIsAsked(true)
         }}
       >
         <label>
@@ -69,11 +72,19 @@ function Attribution({ attribute }: Pick<Decided, 'attribute'>): ReactNode {
             onChange={(event) => setExternalUserId(event.target.value)}
           />
         </label>
-        <Button type="submit" disabled={attribute.isPending}>
-          {attribute.isPending ? 'Working …' : 'Assign'}
-        </Button>
+        <Button type="submit">Assign</Button>
       </form>
-      {attribute.error && <Failure error={attribute.error} />}
+      {isAsked && (
+        <Confirm
+          title={`Assign this event to ${user.externalUserId}?`}
+          effect={`${user.externalUserId} of the app ${user.clientId} pays for the ticket, and is created if new. This cannot be undone.`}
+          action="Assign"
+          isBusy={attribute.isPending}
+          error={attribute.error}
+          onConfirm={() => attribute.mutate(user, { onSuccess: () => setIsAsked(false) })}
+          onClose={() => setIsAsked(false)}
+        />
+      )}
     </section>
   )
 }

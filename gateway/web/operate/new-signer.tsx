@@ -1,26 +1,27 @@
 import { type ReactNode, useState } from 'react'
-import { type SignerSecrets, useSignerChanges } from '../api/operate.ts'
+import type { SecretsChange, SignerWish } from '../api/operate.ts'
 import { Button } from '../ui/button.tsx'
 import { Failure } from '../ui/states.tsx'
 
+interface NewSignerProps {
+  readonly create: SecretsChange<SignerWish>
+  /** Whether secrets are shown, which a further signer's would replace. */
+  readonly isShown: boolean
+}
+
 /** A form that makes a signer. Without apps it signs for all of them. */
-export function NewSigner({
-  onMade,
-}: {
-  onMade: (name: string, made: SignerSecrets) => void
-}): ReactNode {
+export function NewSigner({ create, isShown }: NewSignerProps): ReactNode {
   const [name, setName] = useState('')
   const [apps, setApps] = useState('')
   const [mayPushEvents, setMayPushEvents] = useState(false)
-  const { create } = useSignerChanges()
   const clientIds = apps.split(/[\s,]+/).filter(Boolean)
   const make = (): void => {
     const signer = { name, allApps: clientIds.length === 0, clientIds, mayPushEvents }
     create.mutate(signer, {
-      onSuccess: (made) => {
-        onMade(name, made)
+      onSuccess: () => {
         setName('')
         setApps('')
+        setMayPushEvents(false)
       },
     })
   }
@@ -57,10 +58,11 @@ export function NewSigner({
           />
           It may push events of these apps
         </label>
-        <Button type="submit" kind="main" disabled={create.isPending}>
+        <Button type="submit" kind="main" disabled={create.isPending || isShown}>
           {create.isPending ? 'Making …' : 'Make'}
         </Button>
       </form>
+      {isShown && <p className="soft">Store the secrets above first.</p>}
       {create.error && <Failure error={create.error} />}
     </section>
   )

@@ -32,6 +32,7 @@ export function Quarantine(): ReactNode {
       title="Quarantine"
       about="Signed events that could not become tickets. Nobody has paid for them yet."
     >
+      <BulkReport bulk={bulk} />
       <Answer query={events} rows={6}>
         {({ pages }) => {
           const waiting = pages.at(-1)?.waiting ?? []
@@ -39,7 +40,6 @@ export function Quarantine(): ReactNode {
             <>
               <Totals waiting={waiting} />
               {waiting.length > 0 && <Reasons waiting={waiting} bulk={bulk} />}
-              <BulkReport bulk={bulk} />
               <section className="card" aria-labelledby="events">
                 <h2 id="events">Events</h2>
                 <Filter filter={filter} waiting={waiting} />

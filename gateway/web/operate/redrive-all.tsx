@@ -60,23 +60,21 @@ export function BulkReport({ bulk }: { bulk: BulkRedrive }): ReactNode {
   )
 }
 
-const shownProblems = 5
-
 const Result = ({ progress, isRunning }: { progress: Progress; isRunning: boolean }): ReactNode => {
-  const { redriven, left, count, isDone } = progress
-  const seen = redriven + left.length
+  const { redriven, left, problems, count, isDone } = progress
+  const seen = redriven + left
   return (
     <>
       {isRunning && <progress aria-label="Progress" value={seen} max={Math.max(count, seen, 1)} />}
       <p role="status">
-        {formatCount(redriven)} became tickets, {formatCount(left.length)} stay
+        {formatCount(redriven)} became tickets, {formatCount(left)} stay
         {!isRunning && !isDone && ' (stopped)'}.
       </p>
-      {left.length > 0 && (
+      {problems.length > 0 && (
         <details>
           <summary>Why they stay</summary>
           <ul>
-            {left.slice(0, shownProblems).map(({ id, problem }) => (
+            {problems.map(({ id, problem }) => (
               <li key={id}>{problem}</li>
             ))}
           </ul>

@@ -1,6 +1,13 @@
 import { useQuery } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
-import { type Signer, type SignerSecrets, signersQuery, useSignerChanges } from '../api/operate.ts'
+import {
+  type Signer,
+  type SignerSecrets,
+  signersQuery,
+  useCreateSigner,
+  useRemoveSigner,
+  useRotateSigner,
+} from '../api/operate.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
@@ -15,21 +22,37 @@ type Asked = { readonly act: 'rotate' | 'remove'; readonly signer: Signer }
 
 const daySeconds = 86_400
 
-/** Signers of the deployment: the apps that they sign for, and their secrets. */
+/**
+ * Signers of the deployment: the apps that they sign for, and their secrets. New secrets are kept
+ * here, so that a closed dialog does not lose them.
+ */
 export function Signers(): ReactNode {
   const signers = useQuery(signersQuery)
-  const [secrets, setSecrets] = useState<{ name: string; made: SignerSecrets } | null>(null)
+  const create = useCreateSigner()
+  const rotate = useRotateSigner()
   const [asked, setAsked] = useState<Asked | null>(null)
+  const close = (): void => setAsked(null)
+  const isShown = create.isSuccess || rotate.isSuccess
   return (
     <Page title="Signers" about="Each has its own secrets, and signs for its apps only.">
-      {secrets && (
-        <Secrets name={secrets.name} made={secrets.made} onClose={() => setSecrets(null)} />
+      {create.isSuccess && (
+        <Secrets name={create.variables.name} made={create.data} onClose={create.reset} />
+      )}
+      {rotate.isSuccess && (
+        <Secrets name={rotate.variables.name} made={rotate.data} onClose={rotate.reset} />
       )}
       <section className="card" aria-label="Signers">
         <Answer query={signers}>
           {(all) =>
             all.length > 0 ? (
-              <SignerTable signers={all} onAsk={setAsked} />
+              <SignerTable
+                signers={all}
+                isShown={isShown}
+                onAsk={(next) => {
+                  if (rotate.isError) rotate.reset()
+                  setAsked(next)
+                }}
+              />
             ) : (
               <Empty>
                 There is no signer but the one with <code>WEBHOOK_SECRET</code>, which signs for all
@@ -39,14 +62,11 @@ export function Signers(): ReactNode {
           }
         </Answer>
       </section>
-      <NewSigner onMade={(name, made) => setSecrets({ name, made })} />
-      {asked && (
-        <Question
-          {...asked}
-          onClose={() => setAsked(null)}
-          onSecrets={(made) => setSecrets({ name: asked.signer.name, made })}
-        />
+      <NewSigner create={create} isShown={isShown} />
+      {asked?.act === 'rotate' && (
+        <Rotation name={asked.signer.name} rotate={rotate} onClose={close} />
       )}
+      {asked?.act === 'remove' && <Removal name={asked.signer.name} onClose={close} />}
     </Page>
   )
 }
@@ -70,10 +90,12 @@ const Secrets = ({ name, made, onClose }: SecretsProps): ReactNode => (
 
 interface SignerTableProps {
   readonly signers: readonly Signer[]
+  /** Whether secrets are shown, which further ones would replace. */
+  readonly isShown: boolean
   readonly onAsk: (asked: Asked) => void
 }
 
-const SignerTable = ({ signers, onAsk }: SignerTableProps): ReactNode => (
+const SignerTable = ({ signers, isShown, onAsk }: SignerTableProps): ReactNode => (
   <TableBox label="Table of signers">
     <table>
       <thead>
@@ -108,6 +130,7 @@ const SignerTable = ({ signers, onAsk }: SignerTableProps): ReactNode => (
               <div className="row">
                 <Button
                   isSmall
+                  disabled={isShown}
                   aria-label={`New secrets for ${signer.name}`}
                   onClick={() => onAsk({ act: 'rotate', signer })}
                 >
@@ -130,34 +153,27 @@ const SignerTable = ({ signers, onAsk }: SignerTableProps): ReactNode => (
   </TableBox>
 )
 
-interface QuestionProps extends Asked {
+interface RotationProps {
+  readonly name: string
+  readonly rotate: ReturnType<typeof useRotateSigner>
   readonly onClose: () => void
-  readonly onSecrets: (made: SignerSecrets) => void
 }
 
-function Question({ act, signer: { name }, onClose, onSecrets }: QuestionProps): ReactNode {
-  const { rotate, remove } = useSignerChanges()
-  return act === 'rotate' ? (
-    <Confirm
-      title={`Make new secrets for ${name}?`}
-      effect="The old ones stay valid for a day, so that the signer can switch. Then they end."
-      action="Make new secrets"
-      isBusy={rotate.isPending}
-      error={rotate.error}
-      onConfirm={() =>
-        rotate.mutate(
-          { name, overlapSeconds: daySeconds },
-          {
-            onSuccess: (made) => {
-              onSecrets(made)
-              onClose()
-            },
-          },
-        )
-      }
-      onClose={onClose}
-    />
-  ) : (
+const Rotation = ({ name, rotate, onClose }: RotationProps): ReactNode => (
+  <Confirm
+    title={`Make new secrets for ${name}?`}
+    effect="The old ones stay valid for a day, so that the signer can switch. Then they end."
+    action="Make new secrets"
+    isBusy={rotate.isPending}
+    error={rotate.error}
+    onConfirm={() => rotate.mutate({ name, overlapSeconds: daySeconds }, { onSuccess: onClose })}
+    onClose={onClose}
+  />
+)
+
+function Removal({ name, onClose }: { name: string; onClose: () => void }): ReactNode {
+  const remove = useRemoveSigner()
+  return (
     <Confirm
       title={`Remove ${name}?`}
       effect="Its secrets end at once, and calls through it are refused. This cannot be undone."

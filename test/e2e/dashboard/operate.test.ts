@@ -116,12 +116,52 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     await expect.poll(() => report.getByText('no app has the client id').count()).toBe(2)
   })
 
-  it('assign an event to a user, who pays for it', async () => {
+  it('redrive on while another state loads, show how far, and stop', async () => {
+    for (const number of [1, 2, 3, 4, 5, 6]) await push({ id: `typeless-${number}` })
+    const page = await console()
+    await expect
+      .poll(async () => {
+        await page.reload()
+        return reasonRow(page, 'no_type').getByText('6', { exact: true }).count()
+      })
+      .toBe(1)
+    const redriveAll = async (): Promise<void> => {
+      await reasonRow(page, 'no_type').getByRole('button', { name: 'Redrive all' }).click()
+      await page.getByRole('dialog').getByRole('button', { name: 'Redrive all' }).click()
+    }
+    const report = page.getByRole('region', { name: 'Redrive of no_type' })
+    await redriveAll()
+    await report.getByText('0 became tickets, 6 stay.').waitFor()
+    await report.getByText('Why they stay').click()
+    expect(await report.getByRole('listitem').count()).toBe(5)
+    // From here on redrives and lists of discarded events never end.
+    await page.route('**/quarantine/redrive', () => {})
+    await page.route('**/quarantine?*status=discarded*', () => {})
+    await redriveAll()
+    await report.getByRole('progressbar', { name: 'Progress' }).waitFor()
+    await page.getByLabel('State').selectOption('discarded')
+    await page.getByRole('status', { name: 'Loading' }).waitFor()
+    await report.getByRole('button', { name: 'Stop' }).click()
+    await report.getByText('(stopped)').waitFor()
+  })
+
+  it('assign an event to a user, who pays for it, only after a confirmation', async () => {
     const page = await console('?reason=unknown_client')
     await page.getByRole('link', { name: 'lost-1' }).click()
     await page.getByLabel('Client id of the app').fill(clientId())
     await page.getByLabel('User', { exact: true }).fill('ada')
-    await page.getByRole('button', { name: 'Assign' }).click()
+    const assign = page.getByRole('button', { name: 'Assign', exact: true })
+    const dialog = page.getByRole('dialog', { name: 'Assign this event to ada?' })
+    await assign.click()
+    await dialog.getByText(`ada of the app ${clientId()} pays for the ticket`).waitFor()
+    await dialog.getByRole('button', { name: 'Cancel' }).click()
+    await dialog.waitFor({ state: 'detached' })
+    await page.reload()
+    await page.getByText('open', { exact: true }).waitFor()
+    await page.getByLabel('Client id of the app').fill(clientId())
+    await page.getByLabel('User', { exact: true }).fill('ada')
+    await assign.click()
+    await dialog.getByRole('button', { name: 'Assign' }).click()
     await page.getByText(`${clientId()}:ada`).waitFor()
     await page.getByText('became a ticket').waitFor()
     expect(await page.getByRole('button', { name: 'Redrive' }).count()).toBe(0)
@@ -183,6 +223,50 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     await row.waitFor({ state: 'detached' })
   })
 
+  it('show new secrets of a signer although their dialog is gone, until they are stored', async () => {
+    const page = await owner('/operate/signers')
+    const name = page.getByLabel('Name')
+    const mayPush = page.getByLabel('It may push events')
+    const make = page.getByRole('button', { name: 'Make', exact: true })
+    const stored = page.getByRole('button', { name: 'I have stored it' })
+    const secretsOf = (signer: string) => page.getByRole('status', { name: `Secret of ${signer}` })
+    const register = async (signer: string): Promise<void> => {
+      await secretsOf(signer).waitFor()
+      const secrets = await secretsOf(signer).locator('code').allInnerTexts()
+      for (const secret of secrets) registerSecret(secret)
+    }
+    await name.fill('south')
+    await mayPush.check()
+    await make.click()
+    await register('south')
+    await expect.poll(() => mayPush.isChecked()).toBe(false)
+    await name.fill('west')
+    expect(await make.isDisabled()).toBe(true)
+    await stored.click()
+    await make.click()
+    await register('west')
+    expect(await page.getByRole('row', { name: /^west/ }).innerText()).not.toContain('may push')
+    await stored.click()
+
+    const closed = Promise.withResolvers<void>()
+    await page.route('**/signers/south/rotate', async (route) => {
+      await closed.promise
+      await route.continue()
+    })
+    const rotate = page.getByRole('button', { name: 'New secrets for south' })
+    await rotate.click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Make new secrets' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Working …' }).waitFor()
+    // Browsers close a dialog at a second Escape, even if the page prevents it.
+    await page.evaluate(`document.querySelector('dialog').close()`)
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    closed.resolve()
+    await register('south')
+    expect(await rotate.isDisabled()).toBe(true)
+    await stored.click()
+    await expect.poll(() => rotate.isDisabled()).toBe(false)
+  })
+
   it('rotate the signing keys only after a word was typed', async () => {
     const page = await owner('/operate/signing-keys')
     const keys = page.getByRole('region', { name: 'Table of signing keys' })
@@ -217,7 +301,7 @@ describe.runIf(executablePath)('the views for platform admins', () => {
   })
 
   it('show how far events were read, and what is held', async () => {
-    await spend('grace')
+    await spend('42')
     const page = await owner('/operate/ingest')
     await page.getByText('Price of ETH').waitFor()
     const price = page.locator('dt', { hasText: 'Price of ETH' }).locator('xpath=../dd')
@@ -229,6 +313,10 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     await page.waitForURL(/clientId=app_/)
     await page.getByRole('button', { name: 'Show all' }).click()
     await page.waitForURL(/holds$/)
+    await show(page, `/operate/holds?clientId=${clientId()}&externalUserId=42`)
+    expect(await page.getByLabel('User', { exact: true }).inputValue()).toBe('42')
+    await show(page, '/operate')
+    await page.waitForURL(/\/operate\/quarantine$/)
   })
 
   it('are accessible in both themes, and fit a phone', { timeout: 60_000 }, async () => {
