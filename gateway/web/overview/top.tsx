@@ -23,7 +23,7 @@ export function Top({ clientId, by, range, search }: TopProps): ReactNode {
   const usage = useQuery(usageQuery(clientId, selection))
   const { title, of, columns } = breakdownTexts[by]
   return (
-    <section className="card" aria-labelledby={`top-${by}`}>
+    <section className="card" aria-labelledby={`top-${by}`} aria-busy={usage.isPlaceholderData}>
       <div className="head">
         <h2 id={`top-${by}`}>{title}</h2>
         <Link to="/$clientId/usage" params={{ clientId }} search={{ ...search, by }} hash="groups">

@@ -17,12 +17,14 @@ interface Received {
   /** Newest first. */
   readonly charges: readonly LiveCharge[]
   readonly minute: readonly Second[]
+  /** Unix seconds from which on `minute` is complete; null before the stream opens. */
+  readonly since: number | null
   /** Whether charges between were lost: the stream was interrupted for too long. */
   readonly hasGap: boolean
 }
 
 export const rowsMax = 50
-const nothing: Received = { charges: [], minute: [], hasGap: false }
+const nothing: Received = { charges: [], minute: [], since: null, hasGap: false }
 /** Charges are shown in batches, so that a busy app does not draw for each one. */
 const drawMs = 200
 const keysMax = 1_000
@@ -65,6 +67,8 @@ function follow(address: string, listener: Listener): () => void {
   const batch = createBatch(listener)
   const open = (): void => {
     source = new EventSource(address)
+    // A new source has no Last-Event-ID, so charges from before are missing.
+    source.addEventListener('open', () => listener.onReceive(beginMinute), { once: true })
     source.addEventListener('open', () => {
       delayMs = retryMs
       listener.onState('live')
@@ -89,6 +93,12 @@ function follow(address: string, listener: Listener): () => void {
     source.close()
   }
 }
+
+const beginMinute = (earlier: Received): Received => ({
+  ...earlier,
+  minute: [],
+  since: Math.floor(Date.now() / 1_000),
+})
 
 /** Collects charges for a moment, and drops all but the newest rows. */
 function createBatch({ onReceive }: Listener) {
@@ -125,8 +135,11 @@ function createBatch({ onReceive }: Listener) {
       fresh = [...fresh, { ...charge, key }].slice(-rowsMax)
       timer ??= setTimeout(draw, drawMs)
     },
+    /** Shows what has arrived, and waits no longer. */
     stop(): void {
+      if (timer === undefined) return
       clearTimeout(timer)
+      draw()
     },
   }
 }

@@ -28,7 +28,7 @@ interface LiveProps {
 /** Charges as they are booked, and what was spent in the last minute. */
 export function Live({ clientId, user, search }: LiveProps): ReactNode {
   const [isPaused, setIsPaused] = useState(false)
-  const { state, charges, minute, hasGap } = useLive(clientId, user, isPaused)
+  const { state, charges, minute, since, hasGap } = useLive(clientId, user, isPaused)
   const [text, className] = states[state]
   return (
     <section className="card" aria-labelledby="live">
@@ -43,7 +43,7 @@ export function Live({ clientId, user, search }: LiveProps): ReactNode {
           </Button>
         </div>
       </div>
-      <Minute minute={minute} isRunning={state === 'live'} />
+      <Minute minute={minute} since={since} isRunning={state === 'live'} />
       {hasGap && (
         <p className="notice">
           The connection was interrupted for more than a day: charges are missing here.
@@ -63,9 +63,11 @@ export function Live({ clientId, user, search }: LiveProps): ReactNode {
 /** The sums of the last sixty seconds, and their seconds as bars. */
 function Minute({
   minute,
+  since,
   isRunning,
 }: {
   minute: readonly Second[]
+  since: number | null
   isRunning: boolean
 }): ReactNode {
   const now = useSeconds(isRunning)
@@ -78,8 +80,14 @@ function Minute({
           <Micros value={attosToMicros(attos)} />
         </strong>{' '}
         <span className="soft">
-          billed to end users for {formatCount(tickets)} {tickets === 1 ? 'ticket' : 'tickets'} in
-          the last {seconds} seconds
+          billed to end users for {formatCount(tickets)} {tickets === 1 ? 'ticket' : 'tickets'}{' '}
+          {since === null || now - since >= seconds ? (
+            `in the last ${seconds} seconds`
+          ) : (
+            <>
+              since <Instant at={new Date(since * 1_000).toISOString()} isTimeOnly />
+            </>
+          )}
         </span>
       </p>
       <svg viewBox={`0 0 ${seconds} 100`} preserveAspectRatio="none" aria-hidden="true">

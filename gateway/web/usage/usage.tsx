@@ -9,7 +9,7 @@ import { Empty, Loading } from '../ui/states.tsx'
 import { type Breakdown, breakdownTexts, breakdowns, toRows } from '../ui/usage/breakdown.tsx'
 import { Days } from '../ui/usage/days.tsx'
 import { useAppNow } from '../ui/usage/now.ts'
-import { type Range, toDates, toRange } from '../ui/usage/range.ts'
+import { type Range, toDates, toRange, untilEndOfDay } from '../ui/usage/range.ts'
 import { RangeDates, RangePicker } from '../ui/usage/range-picker.tsx'
 import { type UsageSearch, rangeOf, withRange } from '../ui/usage/search.ts'
 import { RowPages, ShareTable } from '../ui/usage/share-table.tsx'
@@ -116,12 +116,13 @@ interface GroupsProps {
 
 /** The rows of the chosen grouping. */
 function Groups({ clientId, range, search, change }: GroupsProps): ReactNode {
-  const { by = 'pipeline_model', user } = search
+  const { user } = search
   const choices = [
     ...breakdowns.map((each) => [each, breakdownTexts[each].title] as const),
-    // The API lists losses of all users only.
     ...(user === undefined ? [['loss', 'Losses'] as const] : []),
   ]
+  // The API lists losses of all users only.
+  const by = choices.find(([each]) => each === search.by)?.[0] ?? 'pipeline_model'
   return (
     <section className="card" aria-labelledby="groups">
       <h2 id="groups">{by === 'loss' ? 'Losses' : breakdownTexts[by].title}</h2>
@@ -138,7 +139,7 @@ function Groups({ clientId, range, search, change }: GroupsProps): ReactNode {
         ))}
       </div>
       {by === 'loss' ? (
-        <Losses clientId={clientId} dates={toDates(range.current)} />
+        <Losses clientId={clientId} dates={toDates(untilEndOfDay(range.current))} />
       ) : (
         <Rows key={by} clientId={clientId} by={by} range={range} search={search} change={change} />
       )}
@@ -174,6 +175,7 @@ function Rows({
               columns={columns}
               rows={rows.slice((page - 1) * pageSize, page * pageSize)}
               totals={data.totals}
+              isBusy={usage.isPlaceholderData}
             />
             <RowPages
               page={page}

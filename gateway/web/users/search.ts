@@ -1,4 +1,5 @@
 import type { UserFilter } from '../api/users.ts'
+import { toText } from '../ui/usage/search.ts'
 import { statuses } from './status.tsx'
 
 /** What the addresses of these views may have after the question mark. */
@@ -20,10 +21,6 @@ export interface UserSearch {
 }
 
 type Search = Record<string, unknown>
-
-/** An id of digits in an address that a person typed arrives as a number. */
-const toText = (value: unknown): string | undefined =>
-  ['string', 'number', 'boolean'].includes(typeof value) && value !== '' ? String(value) : undefined
 
 export function parseUsersSearch(search: Search): UserFilter {
   const status = statuses.find((one) => one === search['status'])

@@ -50,6 +50,9 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
       const value = page.locator('dt', { hasText: name }).locator('xpath=../dd/span')
       expect([name, await value.getAttribute('title')]).toEqual([name, exact])
     }
+    // Four tickets of 120,000 gwei.
+    const eth = page.getByTitle('0.00048 ETH (480,000,000,000,000 wei)')
+    expect(await eth.innerText()).toBe('0.00048 ETH')
     await page.getByRole('button', { name: '30 days' }).click()
     await expect.poll(() => figure(page, 'Tickets')).toBe('5\nno tickets before')
     expect(await figure(page, 'Active users')).toBe('2\nno users before')
@@ -74,8 +77,12 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
   it('keeps range, grouping and user in the address, over reload and back', async () => {
     const page = await owner(`/${clientId()}`)
     await page.getByRole('button', { name: '7 days' }).waitFor()
-    await page.keyboard.press('3')
+    const visited = Number(await page.evaluate('history.length'))
+    // Keys outside the picker choose nothing (WCAG 2.1.4).
+    await page.getByRole('link', { name: 'All users' }).press('8')
+    await page.getByRole('button', { name: '30 days' }).press('3')
     await page.waitForURL(/range=7d/)
+    expect(await page.evaluate('history.length')).toBe(visited + 1)
     await page.getByRole('link', { name: 'All users' }).click()
     await page.waitForURL(/\/usage\?range=7d&by=user/)
     const users = page.getByRole('region', { name: 'Table of users' }).locator('tbody tr')
@@ -142,6 +149,38 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
     expect(new URL(page.url()).searchParams.has('page')).toBe(false)
   })
 
+  it('shows figures of the earlier range dimmed until those of the chosen one arrive', async () => {
+    for (const view of ['', '/usage']) {
+      const page = await owner(`/${clientId()}${view}?range=7d`)
+      const opacities = async (): Promise<unknown> => {
+        const shown = "[...document.querySelectorAll('.shares tbody, .chart')]"
+        return page.evaluate(
+          `[...new Set(${shown}.map((each) => getComputedStyle(each).opacity))].join()`,
+        )
+      }
+      await page.locator('.shares tbody tr').first().waitFor()
+      await page.locator('.chart canvas').waitFor()
+      await expect.poll(opacities).toBe('1')
+      const answers = Promise.withResolvers<void>()
+      await page.route(/\/usage\?.*startDate/, async (route) => {
+        await answers.promise
+        await route.continue()
+      })
+      await page.getByRole('button', { name: '30 days' }).click()
+      await expect.poll(opacities).toBe('0.6')
+      answers.resolve()
+      await expect.poll(opacities).toBe('1')
+    }
+  })
+
+  it('shows no losses of all users below the figures of one user', async () => {
+    const page = await owner(`/${clientId()}/usage?range=7d&by=loss&user=ada`)
+    await page.getByRole('region', { name: 'Table of pipelines and models' }).waitFor()
+    expect(await page.getByRole('region', { name: 'Table of losses' }).count()).toBe(0)
+    await page.getByRole('button', { name: 'Show all users' }).click()
+    await page.getByRole('region', { name: 'Table of losses' }).waitFor()
+  })
+
   it('names losses on the overview, and leads to them', async () => {
     const page = await owner(`/${clientId()}?range=7d`)
     const item = page.getByRole('listitem').filter({ hasText: 'Losses' })
@@ -166,7 +205,7 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
     }
     // A busy machine may delay one of them.
     expect(Math.min(...delays)).toBeLessThan(2_000)
-    await page.getByText('billed to end users for 3 tickets in the last 60 seconds').waitFor()
+    await page.getByText('billed to end users for 3 tickets since').waitFor()
     expect(await page.locator('.minute strong').innerText()).toBe('$1.08')
     expect(await rows.first().innerText()).toMatch(/ada\s+1\s+\$0\.36\s+\$0\.36\s+\$0\.36/)
     await page.getByRole('button', { name: 'Pause' }).click()
@@ -178,6 +217,35 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
     await spend('linus')
     await rows.getByText('linus').waitFor()
     expect(await rows.count()).toBeLessThanOrEqual(5)
+    // The ticket of the pause may be booked after it.
+    await page.getByText(/billed to end users for [12] tickets? since/).waitFor()
+  })
+
+  it('shows a charge that arrived just before the pause, and sums from a resumption', async () => {
+    const page = await owner(`/${clientId()}/usage`)
+    const state = page.getByRole('status', { name: 'Connection' })
+    await expect.poll(() => state.innerText()).toBe('Live')
+    await page.getByRole('button', { name: 'Pause' }).click()
+    const time = new Date().toISOString()
+    const amounts = { networkFeeUsdExact: '1', ownerChargeUsdExact: '1', balanceUsdExact: '1' }
+    const ids = { chargeId: 'c', endUserId: 'e', externalUserId: 'hedy' }
+    const charge = { ...ids, ...amounts, costUsdExact: '1.25', ticketCount: 1, time }
+    await page.route('**/usage/stream*', (route) =>
+      route.fulfill({
+        contentType: 'text/event-stream',
+        body: `id: 1\nevent: charge\ndata: ${JSON.stringify(charge)}\n\n`,
+      }),
+    )
+    // The timers of the page stop, so that it draws no batch by itself.
+    await page.clock.install()
+    await page.clock.pauseAt(Date.now() + 1_000)
+    await page.getByRole('button', { name: 'Resume' }).click()
+    await expect.poll(() => state.innerText()).toBe('Reconnecting …')
+    const rows = page.getByRole('region', { name: 'Table of live charges' }).locator('tbody tr')
+    expect(await rows.count()).toBe(0)
+    await page.getByRole('button', { name: 'Pause' }).click()
+    await rows.getByText('hedy').waitFor()
+    expect(await page.locator('.minute strong').innerText()).toBe('$1.25')
   })
 
   it('closes the stream on the server when the view is left', async () => {

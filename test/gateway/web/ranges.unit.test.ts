@@ -7,6 +7,7 @@ import {
   parseRangeSearch,
   toDates,
   toRange,
+  untilEndOfDay,
 } from '../../../gateway/web/ui/usage/range.ts'
 import { addSeconds, sumMinute } from '../../../gateway/web/usage/minute.ts'
 
@@ -63,6 +64,14 @@ describe('ranges of the dashboard', () => {
       endDate: '2026-03-03T23:59:59.999Z',
     })
     expect(countDays(current)).toBe(2)
+  })
+
+  it('extend to the end of the day, the same at any time of it', () => {
+    const dates = ['2026-03-30T00:00:01.000Z', '2026-03-30T10:12:13.456Z'].map((at) =>
+      toDates(untilEndOfDay(toRange({ range: '7d' }, Date.parse(at)).current)),
+    )
+    const day = { startDate: '2026-03-24T00:00:00.000Z', endDate: '2026-03-30T23:59:59.999Z' }
+    expect(dates).toEqual([day, day])
   })
 })
 

@@ -30,7 +30,7 @@ export function Days({ clientId, range, user, figure, onFigure, linkDay }: DaysP
   const selection = { dates: toDates(range.current), groupBy: 'day', user } as const
   const usage = useQuery(usageQuery(clientId, selection))
   return (
-    <section className="card" aria-labelledby="daily">
+    <section className="card" aria-labelledby="daily" aria-busy={usage.isPlaceholderData}>
       <div className="head">
         <h2 id="daily">{figures[figure].label} by day</h2>
         <label>

@@ -1,4 +1,11 @@
-import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'react'
+import {
+  type FormEvent,
+  type KeyboardEvent,
+  type ReactNode,
+  useEffect,
+  useRef,
+  useState,
+} from 'react'
 import { Button } from '../button.tsx'
 import './usage.css'
 import { Instant, Period } from '../instant.tsx'
@@ -30,7 +37,7 @@ interface RangePickerProps {
   readonly onChoose: (search: RangeSearch) => void
 }
 
-/** Chooses the range of a view. The keys 1 to 8 choose a preset, C the days. */
+/** Chooses the range of a view. With the focus inside, the keys 1 to 8 choose a preset, C days. */
 export function RangePicker({ search, range, onChoose }: RangePickerProps): ReactNode {
   const preset = presetOf(search)
   const [isOpen, setIsOpen] = useState(preset === undefined)
@@ -38,9 +45,16 @@ export function RangePicker({ search, range, onChoose }: RangePickerProps): Reac
     setIsOpen(false)
     onChoose({ range: chosen })
   }
-  useQuickKeys({ choose, openDays: () => setIsOpen(true) })
+  const onKey = (event: KeyboardEvent): void => {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return
+    const chosen = presets[Number(event.key) - 1]
+    if (chosen !== undefined) choose(chosen)
+    else if (event.key !== 'c') return
+    else setIsOpen(true)
+    event.preventDefault()
+  }
   return (
-    <div className="ranges" role="group" aria-label="Range">
+    <div className="ranges" role="group" aria-label="Range" onKeyDown={onKey}>
       <div className="segments">
         {presets.map((each, index) => (
           <button
@@ -115,33 +129,8 @@ function Days({ range: { current }, onChoose }: DaysProps): ReactNode {
   )
 }
 
-interface Keys {
-  choose(preset: Preset): void
-  openDays(): void
-}
-
-/** Listens for the keys of the picker wherever nothing is typed. */
-function useQuickKeys(keys: Keys): void {
-  const latest = useRef(keys)
-  useEffect(() => {
-    latest.current = keys
-  })
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent): void => {
-      if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return
-      const preset = presets[Number(event.key) - 1]
-      if (preset !== undefined) latest.current.choose(preset)
-      else if (event.key !== 'c') return
-      else latest.current.openDays()
-      event.preventDefault()
-    }
-    document.addEventListener('keydown', onKey)
-    return () => document.removeEventListener('keydown', onKey)
-  }, [])
-}
-
 const isTyping = (target: EventTarget | null): boolean =>
-  target instanceof Element && target.closest('input, select, textarea, dialog') !== null
+  target instanceof Element && target.closest('input') !== null
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
 

@@ -74,6 +74,9 @@ export const toDates = ({ start, end }: Span): { startDate: string; endDate: str
   endDate: new Date(end - 1).toISOString(),
 })
 
+/** Extends a span to the end of its last UTC day, so that the same answer serves all day. */
+export const untilEndOfDay = ({ start, end }: Span): Span => ({ start, end: roundUp(end, dayMs) })
+
 /** The UTC day of an instant. */
 export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
 

@@ -27,14 +27,14 @@ export function parseUsageSearch(search: Record<string, unknown>): UsageSearch {
   return {
     ...parseOverviewSearch(search),
     ...(by && { by }),
-    ...(user !== '' && { user }),
+    ...(user !== undefined && { user }),
     ...(Number.isInteger(page) && page > 1 && { page }),
   }
 }
 
-/** The router reads a value like 42 as a number. */
-const toText = (value: unknown): string =>
-  typeof value === 'string' || typeof value === 'number' ? String(value) : ''
+/** Returns a value of an address as text. The router reads `42` as a number, `true` as a boolean. */
+export const toText = (value: unknown): string | undefined =>
+  ['string', 'number', 'boolean'].includes(typeof value) && value !== '' ? String(value) : undefined
 
 /** The part of an address that is its range. */
 export const rangeOf = ({ range, from, to }: RangeSearch): RangeSearch => ({

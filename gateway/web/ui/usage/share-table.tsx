@@ -19,6 +19,8 @@ interface ShareTableProps {
   readonly columns?: readonly string[]
   readonly rows: readonly ShareRow[]
   readonly totals: Sums
+  /** Whether the figures are those of an earlier range. */
+  readonly isBusy?: boolean
 }
 
 const shown: readonly FigureName[] = ['tickets', 'network', 'owner', 'billable']
@@ -30,9 +32,10 @@ export const ShareTable = ({
   columns = [],
   rows,
   totals,
+  isBusy = false,
 }: ShareTableProps): ReactNode => (
   <TableBox label={label}>
-    <table className="shares">
+    <table className="shares" aria-busy={isBusy}>
       <thead>
         <tr>
           <th scope="col">{of}</th>

@@ -3,6 +3,8 @@ import type { ReactNode } from 'react'
 import { type Usage, pastUsageQuery, usageQuery } from '../../api/usage.ts'
 import { formatCount } from '../amounts.ts'
 import { Answer } from '../answer.tsx'
+import { toAttos } from '../attos.ts'
+import { formatExactWei, formatWei } from '../long-amounts.ts'
 import { describeChange } from './change.ts'
 import { type FigureName, exactFigure, figureNames, figures, formatFigure } from './figures.ts'
 import { type Range, toDates } from './range.ts'
@@ -64,11 +66,10 @@ function Total({ name, totals, before }: TotalProps): ReactNode {
 }
 
 /** An amount in ETH, whose 18 digits show on hover. */
-const Eth = ({ value }: { value: string }): ReactNode => (
-  <small title={`${value} ETH`}>
-    {Number(value).toLocaleString('en-US', { maximumSignificantDigits: 6 })} ETH
-  </small>
-)
+function Eth({ value }: { value: string }): ReactNode {
+  const wei = toAttos(value).toString()
+  return <small title={formatExactWei(wei)}>{formatWei(wei)}</small>
+}
 
 /** Joins a change and the earlier figure. */
 const withBefore = (change: string, earlier: string): string =>
