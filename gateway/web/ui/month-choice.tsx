@@ -1,4 +1,5 @@
-import type { ReactNode } from 'react'
+import { type ReactNode, useState } from 'react'
+import { Button } from './button.tsx'
 
 export const presentMonth = (): string => new Date().toISOString().slice(0, 7)
 
@@ -8,18 +9,33 @@ interface MonthChoiceProps {
 }
 
 /** Chooses a UTC month, such as `2026-03`, up to the present one. */
-export const MonthChoice = ({ month, onChange }: MonthChoiceProps): ReactNode => (
-  <label>
-    Month (UTC)
-    <input
-      type="month"
-      required
-      pattern="\d{4}-\d{2}"
-      value={month}
-      max={presentMonth()}
-      onChange={(event) => {
-        if (event.target.value !== '') onChange(event.target.value)
+export function MonthChoice({ month, onChange }: MonthChoiceProps): ReactNode {
+  const [draft, setDraft] = useState({ month, text: month })
+  // Once the address has another month, the text is outdated.
+  const text = draft.month === month ? draft.text : month
+  return (
+    <form
+      className="row"
+      onSubmit={(event) => {
+        event.preventDefault()
+        setDraft({ month: text, text })
+        onChange(text)
       }}
-    />
-  </label>
-)
+    >
+      <label>
+        Month (UTC)
+        <input
+          type="month"
+          required
+          // Browsers without a picker for months show a text field.
+          pattern="\d{4}-(0[1-9]|1[0-2])"
+          placeholder="2026-10"
+          value={text}
+          max={presentMonth()}
+          onChange={(event) => setDraft({ month, text: event.target.value })}
+        />
+      </label>
+      <Button type="submit">Show</Button>
+    </form>
+  )
+}

@@ -67,7 +67,6 @@ interface FiguresProps {
 
 function Figures({ allowance, isActive }: FiguresProps): ReactNode {
   const { balanceUsdMicros, remainingUsdMicros, consumedUsdMicros } = allowance
-  const held = (BigInt(balanceUsdMicros) - BigInt(remainingUsdMicros)).toString()
   return (
     <dl className="stats">
       <div>
@@ -85,18 +84,15 @@ function Figures({ allowance, isActive }: FiguresProps): ReactNode {
         </dd>
       </div>
       <div>
-        <dt>Held</dt>
-        <dd>
-          <Micros value={held} />
-        </dd>
-      </div>
-      <div>
         <dt>Consumed in this period</dt>
         <dd>
           <Micros value={consumedUsdMicros} />
-          <small>
-            of <Micros value={allowance.lifetimeGrantedUsdMicros} /> ever given
-          </small>
+        </dd>
+      </div>
+      <div>
+        <dt>Credit ever given</dt>
+        <dd>
+          <Micros value={allowance.lifetimeGrantedUsdMicros} />
         </dd>
       </div>
     </dl>

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
-import type { Schemas } from '../api/client.ts'
+import { ApiError, type Schemas } from '../api/client.ts'
 import { type UserRef, planChoicesQuery } from '../api/users.ts'
 import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
@@ -30,10 +30,17 @@ export function ChangePlan({ user, currentId }: ChangePlanProps): ReactNode {
   const plans = useQuery(planChoicesQuery(user.clientId))
   const [wanted, setWanted] = useState('')
   const [when, setWhen] = useState<When>('either')
-  const [isAsking, setIsAsking] = useState(false)
+  /** The plan in the dialog. The list loses it as soon as the user is on it. */
+  const [asked, setAsked] = useState<PlanData | null>(null)
+  const [idempotencyKey, renewKey] = useIdempotencyKey()
   const [result, setResult] = useState<Schemas['SubscriptionChange'] | null>(null)
   const choices = (plans.data ?? []).filter((each) => isChoice(each) && each.id !== currentId)
   const plan = choices.find(({ id }) => id === wanted)
+  /** Another choice is another change, so that it needs another key. */
+  const edit = (change: () => void): void => {
+    change()
+    renewKey()
+  }
   if (plans.error) return <Failure error={plans.error} retry={() => void plans.refetch()} />
   return (
     <>
@@ -44,7 +51,7 @@ export function ChangePlan({ user, currentId }: ChangePlanProps): ReactNode {
           className="row"
           onSubmit={(event) => {
             event.preventDefault()
-            setIsAsking(true)
+            setAsked(plan ?? null)
           }}
         >
           <label>
@@ -52,7 +59,7 @@ export function ChangePlan({ user, currentId }: ChangePlanProps): ReactNode {
             <select
               required
               value={plan?.id ?? ''}
-              onChange={(event) => setWanted(event.target.value)}
+              onChange={(event) => edit(() => setWanted(event.target.value))}
             >
               <option value="">choose a plan</option>
               {choices.map((each) => (
@@ -64,7 +71,10 @@ export function ChangePlan({ user, currentId }: ChangePlanProps): ReactNode {
           </label>
           <label>
             When
-            <select value={when} onChange={(event) => setWhen(toWhen(event.target.value))}>
+            <select
+              value={when}
+              onChange={(event) => edit(() => setWhen(toWhen(event.target.value)))}
+            >
               {Object.entries(timings).map(([value, text]) => (
                 <option key={value} value={value}>
                   {text}
@@ -78,16 +88,18 @@ export function ChangePlan({ user, currentId }: ChangePlanProps): ReactNode {
         </form>
       )}
       {result && <Result result={result} />}
-      {isAsking && plan && (
+      {asked && (
         <Change
           user={user}
-          plan={plan}
+          plan={asked}
           when={when}
+          idempotencyKey={idempotencyKey}
           onDone={(change) => {
             setResult(change)
-            setWanted('')
+            edit(() => setWanted(''))
           }}
-          onClose={() => setIsAsking(false)}
+          onDeclined={renewKey}
+          onClose={() => setAsked(null)}
         />
       )}
     </>
@@ -116,13 +128,15 @@ interface ChangeProps {
   readonly user: UserRef
   readonly plan: PlanData
   readonly when: When
+  readonly idempotencyKey: string
   readonly onDone: (change: Schemas['SubscriptionChange']) => void
+  readonly onDeclined: () => void
   readonly onClose: () => void
 }
 
-function Change({ user, plan, when, onDone, onClose }: ChangeProps): ReactNode {
+function Change(props: ChangeProps): ReactNode {
+  const { user, plan, when, idempotencyKey, onDone, onDeclined, onClose } = props
   const change = useChangePlan(user)
-  const [idempotencyKey] = useIdempotencyKey()
   const submit = useOneAtATime()
   return (
     <Confirm
@@ -145,6 +159,10 @@ function Change({ user, plan, when, onDone, onClose }: ChangeProps): ReactNode {
               onSuccess: (answer) => {
                 onDone(answer)
                 onClose()
+              },
+              // The service repeats a declined charge's result for its key.
+              onError: (error) => {
+                if (error instanceof ApiError && error.status === 402) onDeclined()
               },
               onSettled,
             },

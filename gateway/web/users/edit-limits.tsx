@@ -31,10 +31,12 @@ const amountRules = { inputMode: 'decimal', pattern: '\\s*\\d{1,10}(\\.\\d{1,6})
 
 /** Replaces the limits of a user. An empty field sets no limit. */
 export function EditLimits({ user, limits }: EditLimitsProps): ReactNode {
-  const [draft, setDraft] = useState(() => toDraft(limits))
+  /** Follows the stored limits until it is edited. */
+  const [edited, setEdited] = useState<Draft | null>(null)
+  const draft = edited ?? toDraft(limits)
   const set = useSetLimits(user)
   const wanted = toLimits(draft)
-  const edit = (change: Partial<Draft>): void => setDraft({ ...draft, ...change })
+  const edit = (change: Partial<Draft>): void => setEdited({ ...draft, ...change })
   return (
     <section className="card" aria-labelledby="edit-limits">
       <h2 id="edit-limits">Set limits</h2>
@@ -42,7 +44,9 @@ export function EditLimits({ user, limits }: EditLimitsProps): ReactNode {
         className="form"
         onSubmit={(event) => {
           event.preventDefault()
-          if (wanted) set.mutate(wanted)
+          if (!wanted) return
+          const clear = (latest: Draft | null) => (latest === edited ? null : latest)
+          set.mutate(wanted, { onSuccess: () => setEdited(clear) })
         }}
       >
         <div className="row">

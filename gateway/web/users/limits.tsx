@@ -35,7 +35,7 @@ export function Limits({ user, canEdit }: LimitsProps): ReactNode {
             )}
             {canEdit && hasLimit(data) && <Clearing user={user} />}
           </section>
-          {canEdit && <EditLimits key={JSON.stringify(data)} user={user} limits={data} />}
+          {canEdit && <EditLimits key={user.externalUserId} user={user} limits={data} />}
         </>
       )}
     </Answer>

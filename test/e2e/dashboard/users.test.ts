@@ -133,6 +133,9 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     await page.unroute('**/allowances')
     await give.click()
     await page.getByText('Gave $2.00.').waitFor()
+    await expect.poll(() => figure(page, 'Credit ever given').innerText()).toBe('$7.10')
+    expect(await figure(page, 'Consumed in this period').innerText()).toBe('$0.00')
+    expect(await figure(page, 'Held').count()).toBe(0)
     expect(await readBalance('lin')).toBe('7100001')
     forgive(/ERR_FAILED/)
   })
@@ -181,6 +184,7 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     await page.getByLabel('Calls in a minute').fill('60')
     await page.getByRole('button', { name: 'Save limits' }).click()
     await expect.poll(() => figure(page, 'Calls in a minute').innerText()).toBe('60')
+    await page.getByText('Saved.').waitFor()
     expect(await call('GET', '/users/max/limits')).toEqual({
       usdMicrosPerDay: '2500000',
       usdMicrosPerSession: null,
@@ -191,6 +195,18 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     await page.getByRole('button', { name: 'Remove all limits' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Remove all limits' }).click()
     await page.getByText('No limit is set.').waitFor()
+    expect(await page.getByLabel('Calls in a minute').inputValue()).toBe('')
+  })
+
+  it('keeps a typed limit while the stored limits change', async () => {
+    await create('kim')
+    await call('PUT', '/users/kim/limits', { callsPerMinute: 5 })
+    const page = await owner(viewOf('kim', '?part=limits'))
+    await page.getByLabel('Sessions at the same time').fill('7')
+    await page.getByRole('button', { name: 'Remove all limits' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove all limits' }).click()
+    await page.getByText('No limit is set.').waitFor()
+    expect(await page.getByLabel('Sessions at the same time').inputValue()).toBe('7')
   })
 
   it('shows charges by day while the owner pays, and a statement once users pay', async () => {
@@ -223,9 +239,31 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     await page.getByRole('link', { name: 'Close' }).click()
     await page.getByRole('link', { name: 'Sessions', exact: true }).click()
     await page.getByRole('region', { name: 'Table of sessions' }).waitFor()
-    await page.getByLabel('Month (UTC)').fill('2026-01')
+    await chooseMonth(page, '2026-01')
     await page.getByText('The user had no session in this month.').waitFor()
     expect(page.url()).toContain('month=2026-01')
+    await page.goBack()
+    await page.getByRole('region', { name: 'Table of sessions' }).waitFor()
+    await expect.poll(() => page.getByLabel('Month (UTC)').inputValue()).not.toBe('2026-01')
+  })
+
+  it('lets a person type a month where the browser has no picker', async () => {
+    await create('amy')
+    const page = await owner(viewOf('amy', '?part=statement'))
+    // Such a browser takes the type for text.
+    await page.addInitScript(`
+      const { prototype } = HTMLInputElement
+      const { get, set } = Object.getOwnPropertyDescriptor(prototype, 'type')
+      const setType = function (type) { set.call(this, type === 'month' ? 'text' : type) }
+      Object.defineProperty(prototype, 'type', { get, set: setType })`)
+    await page.reload()
+    const month = page.getByLabel('Month (UTC)')
+    await month.fill('')
+    await month.pressSequentially('2026-02')
+    expect(await month.inputValue()).toBe('2026-02')
+    expect(page.url()).not.toContain('month=')
+    await month.press('Enter')
+    await page.waitForURL(/month=2026-02/)
   })
 
   it('explains why calls are refused', async () => {
@@ -262,6 +300,64 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     await page.getByRole('button', { name: 'Stay on the plan' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Stay on the plan' }).click()
     await page.getByText('then the user is on Starter').waitFor({ state: 'detached' })
+  })
+
+  it('reports a change of plan, also if the new plan is read before other parts', async () => {
+    await create('rosa')
+    const page = await owner(viewOf('rosa'))
+    const path = `/api/v1/apps/${clientId()}/plans`
+    for (const name of ['Present', 'Second present'])
+      expect(await send(page, { method: 'POST', path, body: { name, type: 'free' } })).toBe(201)
+    await page.reload()
+    await page.getByLabel('Change to').selectOption({ label: 'Present (free)' })
+    await page.getByLabel('When').selectOption('immediate')
+    const allowance = Promise.withResolvers<void>()
+    await page.route('**/rosa/allowances', async (route) => {
+      await allowance.promise
+      await route.continue()
+    })
+    await page.getByRole('button', { name: 'Change the plan' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Change the plan' }).click()
+    await expect.poll(() => figure(page, 'Name').innerText()).toBe('Present')
+    allowance.resolve()
+    await page.getByText('Changed, with effect at').waitFor()
+    await page.getByLabel('Change to').selectOption({ label: 'Second present (free)' })
+    expect(await page.getByRole('dialog').count()).toBe(0)
+  })
+
+  it('repeats a change of plan whose answer was lost with its Idempotency-Key', async () => {
+    await create('uma')
+    const page = await owner(viewOf('uma'))
+    const path = `/api/v1/apps/${clientId()}/plans`
+    expect(await send(page, { method: 'POST', path, body: { name: 'Later', type: 'free' } })).toBe(
+      201,
+    )
+    await page.reload()
+    const keys: (string | undefined)[] = []
+    await page.route('**/subscription/change', async (route) => {
+      keys.push(route.request().headers()['idempotency-key'])
+      if (keys.length > 1) return route.continue()
+      await route.fetch()
+      return route.abort()
+    })
+    const change = async (): Promise<void> => {
+      await page.getByRole('button', { name: 'Change the plan' }).click()
+      await page.getByRole('dialog').getByRole('button', { name: 'Change the plan' }).click()
+    }
+    await page.getByLabel('Change to').selectOption({ label: 'Later (free)' })
+    await page.getByLabel('When').selectOption('next_billing_cycle')
+    await change()
+    await page.getByText('The service cannot be reached.').waitFor()
+    await page.getByRole('button', { name: 'Cancel' }).click()
+    await change()
+    await page.getByText('Changed, with effect at').waitFor()
+    await page.getByLabel('Change to').selectOption({ label: 'Later (free)' })
+    await change()
+    await expect.poll(() => keys.length).toBe(3)
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    expect(keys[1]).toBe(keys[0])
+    expect(keys[2]).not.toBe(keys[0])
+    forgive(/ERR_FAILED/)
   })
 
   it('deactivates a user after it stated the effect, and activates it again', async () => {
@@ -348,5 +444,10 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     return answer.text()
   }
 })
+
+async function chooseMonth(page: Page, month: string): Promise<void> {
+  await page.getByLabel('Month (UTC)').fill(month)
+  await page.getByRole('button', { name: 'Show', exact: true }).click()
+}
 
 const asKey = (answer: unknown): { apiKey: string } => JSON.parse(JSON.stringify(answer))
