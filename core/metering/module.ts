@@ -41,7 +41,7 @@ export interface MeteringOthers {
 /** Turns events into unique, priced, charged tickets: from a stream, directly, or manually. */
 export function createMeteringModule(shared: Shared, { backend, ...others }: MeteringOthers) {
   const { config, ledger, users } = others
-  const { pool, now } = shared
+  const { pool, now, log } = shared
   const { emitter, requireMetering } = backend
   const metering = createMetering({ ...shared, ...others, emitter })
   const manualIngest = createManualIngest({
@@ -55,6 +55,7 @@ export function createMeteringModule(shared: Shared, { backend, ...others }: Met
     rating: metering.rating,
   })
   const quarantine = createQuarantine({ ...shared, users, manualIngest, limits: config.tickets })
+  const { quarantineService } = createQuarantineRpc({ quarantine, log })
 
   return {
     api: {
@@ -75,10 +76,7 @@ export function createMeteringModule(shared: Shared, { backend, ...others }: Met
     },
     services: [
       grpcService(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
-      grpcService(
-        QuarantineServiceService,
-        createQuarantineRpc({ quarantine, log: shared.log }).quarantineService,
-      ),
+      grpcService(QuarantineServiceService, quarantineService),
       grpcService(LossServiceService, createLossRpc({ ...metering, requireMetering }).lossService),
     ],
     lifecycle: { start: metering.start, stop: metering.stop, ready: metering.ready },
