@@ -43,6 +43,8 @@ const realStories = {
 const keycloakStory = {
   test: {
     name: 'keycloak',
+    // First: Keycloak, which is idle until then, refuses its administrator after a quarter of an hour.
+    sequence: { groupOrder: -1 },
     include: ['test/keycloak/**/*.test.ts'],
     provide: { parts },
     setupFiles,

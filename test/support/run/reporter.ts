@@ -50,16 +50,26 @@ const failedFiles = (modules: readonly TestModule[]): string[] =>
     .filter((module) => !module.ok())
     .map(({ project, relativeModuleId }) => `failed: ${project.name} ${relativeModuleId}`)
 
-/** Counts tests. A file or suite that fails outside its tests counts as one failure. */
+/**
+ * Counts tests. A file or suite that fails outside its tests counts as one failure, and so does each
+ * of its tests that could not run.
+ */
 function count(modules: readonly TestModule[]) {
   const counts = { passed: 0, failed: 0, skipped: 0, pending: 0 }
   for (const module of modules) {
     if (module.errors().length > 0) counts.failed++
     for (const suite of module.children.allSuites()) if (suite.errors().length > 0) counts.failed++
-    for (const test of module.children.allTests()) counts[test.result().state]++
+    for (const test of module.children.allTests()) {
+      const { state } = test.result()
+      counts[state === 'skipped' && isBroken(module) ? 'failed' : state]++
+    }
   }
   return counts
 }
+
+const isBroken = (module: TestModule): boolean =>
+  module.errors().length > 0 ||
+  [...module.children.allSuites()].some((suite) => suite.errors().length > 0)
 
 async function readClusters(server: string | undefined): Promise<Clusters> {
   if (server === undefined) return {}
