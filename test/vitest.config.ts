@@ -29,22 +29,27 @@ const storiesOfParts = ['exactly-once', 'first-light', 'limits'].map(
   (name) => `test/e2e/${name}.test.ts`,
 )
 
+/** Every other project runs after Keycloak's. */
+const sequence = { groupOrder: 1 }
+
 /** Runs the end-to-end tests on the real parts, if the environment names all of them. */
 const realStories = {
   test: {
     name: 'e2e-real',
+    sequence,
     include: ['test/e2e/**/*.test.ts'],
     provide: { parts },
     setupFiles,
   },
 }
 
-/** Runs with a real Keycloak, if the environment names one. */
+/**
+ * Runs with a real Keycloak, if the environment names one. It runs first: a Keycloak that nobody has
+ * used for a quarter of an hour refuses its administrator.
+ */
 const keycloakStory = {
   test: {
     name: 'keycloak',
-    // First: Keycloak, which is idle until then, refuses its administrator after a quarter of an hour.
-    sequence: { groupOrder: -1 },
     include: ['test/keycloak/**/*.test.ts'],
     provide: { parts },
     setupFiles,
@@ -55,6 +60,7 @@ const keycloakStory = {
 const stripeStory = {
   test: {
     name: 'stripe-mock',
+    sequence,
     include: ['test/stripe-mock/**/*.test.ts'],
     provide: { parts },
     setupFiles,
@@ -80,6 +86,7 @@ export default defineConfig({
       {
         test: {
           name: 'unit',
+          sequence,
           include: ['test/**/*.test.ts'],
           exclude: ['citus', 'e2e', 'install', 'keycloak', 'stripe-mock'].map(
             (folder) => `test/${folder}/**`,
@@ -91,6 +98,7 @@ export default defineConfig({
       {
         test: {
           name: 'e2e-embedded',
+          sequence,
           include: hasRealParts ? storiesOfParts : ['test/e2e/**/*.test.ts'],
           provide: { parts: embeddedParts },
           setupFiles,
