@@ -44,8 +44,8 @@ const realStories = {
 }
 
 /**
- * Runs with a real Keycloak, if the environment names one. It runs first: a Keycloak that nobody has
- * used for a quarter of an hour refuses its administrator.
+ * Runs with a real Keycloak, if the environment names one. It runs first, because Keycloak fails to
+ * create realms when it was idle for a quarter of an hour.
  */
 const keycloakStory = {
   test: {
