@@ -288,7 +288,10 @@ export function createBinder(deps: BinderDeps) {
     }
   }
 
-  /** Records such a call before the response is sent, so that its recipient finds the entry. */
+  /**
+   * Records a call of an operator or platform admin before the response is sent, so that its
+   * recipient finds the entry.
+   */
   async function note(
     path: string,
     { operatorLog }: Admission,
