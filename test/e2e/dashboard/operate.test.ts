@@ -54,8 +54,7 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     const page = await owner(`/operate/quarantine${view}`)
     await expect
       .poll(async () => {
-        await page.reload()
-        await page.getByRole('heading', { name: 'Events', exact: true }).waitFor()
+        await show(page, `/operate/quarantine${view}`)
         return events(page).count()
       })
       .toBeGreaterThan(1)
@@ -121,7 +120,7 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     const page = await console()
     await expect
       .poll(async () => {
-        await page.reload()
+        await show(page, '/operate/quarantine')
         return reasonRow(page, 'no_type').getByText('6', { exact: true }).count()
       })
       .toBe(1)

@@ -264,9 +264,10 @@ function faultOf(field: StringField, value: unknown, { status, type, text }: See
     return 'a fault of ours'
   const isPage = type.includes('html')
   const plain = isPage ? withoutEntities(text) : text
-  // Blank text cannot be removed: that would change the rest of the page.
+  // Blank text cannot be replaced: that would change the rest of the page. Without a letter in its
+  // place its neighbours would become one word: `stripe_connect` without `_` contains ECONN.
   const isVisible = typeof value === 'string' && value.trim() !== ''
-  const own = isVisible ? plain.replaceAll(value, '') : plain
+  const own = isVisible ? plain.replaceAll(value, 'x') : plain
   // Tokens and cursors are random and may contain any word.
   const words = own.replace(/[\w-]{40,}/g, '')
   const unsent = sqlTexts.reduce((rest, each) => rest.replaceAll(each, ''), words)
