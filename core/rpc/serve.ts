@@ -250,6 +250,26 @@ export function readMetadata(metadata: Metadata, name: string): string | undefin
   return typeof value === 'string' ? value : undefined
 }
 
+/** Reads the context of a unary call on demand, because few handlers use it. */
+function createContext(call: ServerUnaryCall<unknown, unknown>, isAnswered: () => boolean): Context {
+  let abort: AbortController | undefined
+  return {
+    correlationId: correlationIdOf(call.metadata),
+    get operator() {
+      return readMetadata(call.metadata, operatorHeader)
+    },
+    get signal() {
+      if (abort) return abort.signal
+      const controller = (abort = new AbortController())
+      if (call.cancelled) controller.abort()
+      // grpc-js also emits "cancelled" when an answered call closes. An abort would then only cost
+      // an error.
+      else call.on('cancelled', () => isAnswered() || controller.abort())
+      return controller.signal
+    },
+  }
+}
+
 /** Turns handlers into functions for grpc-js. Calls are timed, refused and logged only here. */
 export function createBinder(deps: BinderDeps) {
   const seconds = createDurations(deps.metrics)
@@ -313,24 +333,8 @@ export function createBinder(deps: BinderDeps) {
     handler: Rpc<Request, Response>,
   ): handleUnaryCall<Request, Response> {
     return (call: ServerUnaryCall<Request, Response>, done: sendUnaryData<Response>) => {
-      let abort: AbortController | undefined
       let answered = false
-      const context: Context = {
-        correlationId: correlationIdOf(call.metadata),
-        // Read on demand, because few handlers use them.
-        get operator() {
-          return readMetadata(call.metadata, operatorHeader)
-        },
-        get signal() {
-          if (abort) return abort.signal
-          const controller = (abort = new AbortController())
-          if (call.cancelled) controller.abort()
-          // grpc-js also emits "cancelled" when an answered call closes. An abort would then only
-          // cost an error.
-          else call.on('cancelled', () => answered || controller.abort())
-          return controller.signal
-        },
-      }
+      const context = createContext(call, () => answered)
       const guarded = { request: call.request, credentials: credentialsOf(call.metadata, handler) }
       const admin: AdmittedAdmin = {}
       const work = (): Promise<Response> => handler.unary({ ...guarded, context, admin }, runtime)

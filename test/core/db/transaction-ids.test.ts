@@ -3,7 +3,7 @@ import { chmod, chown, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { nextTransaction, resetCommand } from '../../../core/db/whole-tables.ts'
 import { createPool } from '../../../core/lib/sql.ts'
 import { freePorts } from '../../support/deployment/processes.ts'
@@ -46,6 +46,8 @@ describe.runIf(debianPostgres)('a new cluster after the command', () => {
     onTestFinished(() => server.stop('SIGQUIT'))
     const url = `postgres://tollgate@127.0.0.1:${port}/postgres`
     const pool = createPool({ url, name: 'ids', max: 1, statementTimeoutMs: 0 })
+    // The port is open before the server accepts clients.
+    await vi.waitFor(() => pool.query('select'), { timeout: 30_000, interval: 100 })
     expect(await nextTransaction(pool)).toBeGreaterThanOrEqual(through)
     await pool.query('create table kept (id int)')
     await pool.query('insert into kept values (1)')
