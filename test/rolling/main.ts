@@ -20,7 +20,8 @@ import { openStream } from './topic.ts'
  */
 const usage = `npm run roll -- [--from TAG] [--percent N] [--calls N] [--users N]
 npm run soak:load -- [--minutes N] [--percent N] [--calls N] [--users N]
-  --from TAG    start with the code of this release, migrate under load, and replace it by this one
+  --from TAG    start with the code of this release (or commit), migrate under load, and replace it
+                by this one
   --minutes N   replace nothing: watch memory and tables for N minutes
   --percent N   of the measured capacity, 60 by default
   --calls N     authorizations a second, instead of a share of the capacity; at most 2000 otherwise

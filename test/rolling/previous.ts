@@ -9,11 +9,12 @@ const root = join(import.meta.dirname, '../..')
 const outputMax = 64 * 1024 * 1024
 
 /**
- * Returns the folder with the code of a tag, its own dependencies and generated code. Prepares it
- * once, in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE).
+ * Returns the folder with the code of a tag or commit, its own dependencies and generated code.
+ * Prepares it once, in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE).
  */
 export async function prepareRelease(tag: string): Promise<string> {
-  if (!/^v\d+\.\d+\.\d+$/.test(tag)) throw new Error(`${tag} is not the tag of a release`)
+  if (!/^(v\d+\.\d+\.\d+|[0-9a-f]{7,40})$/.test(tag))
+    throw new Error(`${tag} is neither the tag of a release nor a commit`)
   const cache = process.env['TOLLGATE_CI_CACHE'] ?? join(homedir(), '.cache/tollgate-ci')
   const { stdout } = await run('git', ['rev-parse', '--short=12', `${tag}^{commit}`], { cwd: root })
   const folder = join(cache, `release-${tag}-${stdout.trim()}`)
