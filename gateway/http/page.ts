@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { FastifyReply } from 'fastify'
-import { ownColor, renderStyle } from './style.ts'
+import { renderStyle } from './style/style.ts'
 
 /** HTML text. Only `html` creates it, and it escapes every value that is not HTML itself. */
 export interface Html {
@@ -58,24 +58,21 @@ export interface Page {
 }
 
 export function sendPage(reply: FastifyReply, page: Page): FastifyReply {
-  const { status, headers, document } = renderPage(page)
+  const { status, headers, document } = renderPage(page, chosenTheme(reply.request.headers.cookie))
   return reply.code(status).headers(headers).type('text/html; charset=utf-8').send(document)
 }
+
+/** The theme that the person chose in the dashboard (web/ui/theme.ts); undefined for the device's. */
+const chosenTheme = (cookies = ''): string | undefined =>
+  /(?:^|; )tollgate_theme=(light|dark)(?:;|$)/.exec(cookies)?.[1]
 
 /**
  * Returns a page and its headers. Its policy allows no scripts, frames, other hosts, or forms to
  * other sites, and no image but the icon.
  */
-export function renderPage({
-  title,
-  content,
-  theme,
-  status = 200,
-  leadsTo,
-  isWide = false,
-  referrerPolicy = 'same-origin',
-}: Page) {
-  const style = renderStyle(theme?.color ?? ownColor)
+export function renderPage(page: Page, colors?: string) {
+  const { title, theme, status = 200, leadsTo, referrerPolicy = 'same-origin' } = page
+  const style = renderStyle(theme?.color)
   const sources = ["'self'", ...(leadsTo === undefined ? [] : listSources(leadsTo))]
   const policy = [
     "default-src 'none'",
@@ -91,7 +88,7 @@ export function renderPage({
     'cache-control': 'no-store',
   }
   const document = `<!doctype html>
-<html lang="en">
+<html lang="en"${colors === undefined ? '' : ` data-theme="${colors}"`}>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
@@ -102,13 +99,19 @@ export function renderPage({
 <style>${style}</style>
 </head>
 <body>
-<main${isWide ? ' class="wide"' : ''}>${theme ? appLine(theme).html : ''}${content.html}</main>
-<footer>tollgate</footer>
+${renderBody(page).html}
 </body>
 </html>
 `
   return { status, headers, document }
 }
+
+const renderBody = ({ content, theme, isWide = false }: Page): Html =>
+  theme
+    ? html`<main class="themed">${appLine(theme)}${content}</main>
+<footer>tollgate</footer>`
+    : html`<header class="brand">tollgate</header>
+<main${isWide && html` class="wide"`}>${content}</main>`
 
 const appLine = ({ name }: Theme): Html =>
   html`<div class="app"><span aria-hidden="true">${[...name.trim()][0]?.toUpperCase() ?? ''}</span>${name}</div>`

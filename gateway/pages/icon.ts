@@ -1,6 +1,6 @@
 import type { App } from '../http/app.ts'
 import { pageRoute } from './forms.ts'
-import { ownColor } from '../http/style.ts'
+import { ownColor } from '../http/style/style.ts'
 
 /** Our icon: a bar across a road, in our color. */
 export const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="${ownColor}"/>

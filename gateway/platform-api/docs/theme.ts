@@ -1,6 +1,6 @@
 import type { FastifySwaggerUiOptions } from '@fastify/swagger-ui'
 import { icon } from '../../pages/icon.ts'
-import { ownColor } from '../../http/style.ts'
+import { tokens } from '../../http/style/style.ts'
 
 /**
  * Style of the documents' pages: like our other pages, light and dark, also on a phone. Everything
@@ -8,29 +8,26 @@ import { ownColor } from '../../http/style.ts'
  */
 
 const css = `
-:root { color-scheme: light dark; --accent: ${ownColor}; --ground: #f3f5f8; --surface: #fff; --line: #dde2ea; --text: #1c2330; --quiet: #4b5565 }
-@media (prefers-color-scheme: dark) {
-  :root { --accent: #6ea8fe; --ground: #10141b; --surface: #181e28; --line: #2b3442; --text: #e8ecf2; --quiet: #a3adbc }
-}
-html, body, html.dark-mode, html.dark-mode body, html.dark-mode .swagger-ui { margin: 0; background: var(--ground) }
+${tokens}
+html, body, html.dark-mode, html.dark-mode body, html.dark-mode .swagger-ui { margin: 0; background: var(--page) }
 .tollgate { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; align-items: center; padding: .75rem 1.25rem;
-  background: var(--surface); color: var(--text); border-top: 4px solid ${ownColor}; border-bottom: 1px solid var(--line);
-  font: 16px/1.4 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif }
+  background: var(--card); color: var(--text); border-bottom: 1px solid var(--line);
+  font: 15px/1.5 var(--sans) }
 .tollgate strong { display: flex; gap: .6rem; align-items: center; font-size: 1.1rem; margin-right: .5rem }
 .tollgate img { width: 28px; height: 28px }
-.tollgate a { color: var(--accent); padding: .25rem 0; font-weight: 600; text-decoration: none }
+.tollgate a { color: var(--link); padding: .25rem 0; font-weight: 600; text-decoration: none }
 .tollgate a:hover { text-decoration: underline }
-.tollgate a:focus-visible, .swagger-ui :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px }
+.tollgate a:focus-visible, .swagger-ui :focus-visible { outline: 3px solid var(--link); outline-offset: 2px }
 .swagger-ui, .swagger-ui .opblock-tag, .swagger-ui .info .title, .swagger-ui .opblock .opblock-summary-description, .swagger-ui .btn,
 .swagger-ui .info p, .swagger-ui .info li, .swagger-ui table thead tr th, .swagger-ui label, .swagger-ui .tab li {
-  font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif }
+  font-family: var(--sans) }
 .swagger-ui .info h2, .swagger-ui .info a, .swagger-ui .renderedMarkdown p, .swagger-ui .opblock-tag small { font-family: inherit }
 .swagger-ui .opblock.opblock-deprecated { opacity: .85 }
 .swagger-ui .opblock.opblock-deprecated .opblock-summary-method { background: #5b6675; color: #fff }
 .swagger-ui .info { margin: 1.5rem 0 }
 .swagger-ui .info .title small { vertical-align: middle }
-.swagger-ui .info a, .dark-mode .swagger-ui .info a { color: var(--accent) }
-.swagger-ui .scheme-container, .dark-mode .swagger-ui .scheme-container { background: var(--surface); box-shadow: none;
+.swagger-ui .info a, .dark-mode .swagger-ui .info a { color: var(--link) }
+.swagger-ui .scheme-container, .dark-mode .swagger-ui .scheme-container { background: var(--card); box-shadow: none;
   border-top: 1px solid var(--line); border-bottom: 1px solid var(--line) }
 .swagger-ui .topbar, .swagger-ui .version-stamp { display: none }
 .swagger-ui .opblock .opblock-summary-operation-id { display: none }

@@ -4,6 +4,7 @@ import { useSyncExternalStore } from 'react'
 export type Theme = 'system' | 'light' | 'dark'
 
 const key = 'tollgate-theme'
+const yearSeconds = 31_536_000
 const order: readonly Theme[] = ['system', 'light', 'dark']
 
 /** Returns null if the browser allows no storage. */
@@ -28,9 +29,14 @@ export function applyTheme(theme: Theme): void {
     else storage.setItem(key, theme)
     return null
   })
+  document.cookie = cookieFor(theme)
   document.documentElement.dataset['theme'] = theme
   changes.dispatchEvent(new Event('change'))
 }
+
+/** Gives the theme to the pages that the gateway renders, such as the login. */
+const cookieFor = (theme: Theme): string =>
+  `tollgate_theme=${theme}; path=/; samesite=lax; max-age=${theme === 'system' ? 0 : yearSeconds}${location.protocol === 'https:' ? '; secure' : ''}`
 
 const changes = new EventTarget()
 const prefersDark = matchMedia('(prefers-color-scheme: dark)')

@@ -255,4 +255,15 @@ describe('start page', () => {
       expect(icon.text).toMatch(/^<svg /)
     }
   })
+
+  it('has the theme that was chosen in the dashboard', async () => {
+    const browser = pages.browser()
+    expect((await browser.get('/')).text).toContain('<html lang="en">')
+    for (const theme of ['dark', 'light']) {
+      browser.jar.set('tollgate_theme', theme)
+      expect((await browser.get('/')).text).toContain(`<html lang="en" data-theme="${theme}">`)
+    }
+    browser.jar.set('tollgate_theme', 'dark"><b>')
+    expect((await browser.get('/')).text).toContain('<html lang="en">')
+  })
 })
