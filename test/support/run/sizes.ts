@@ -4,23 +4,23 @@
  */
 const sizes = {
   /** Events of `exactly-once.test.ts`. */
-  TEST_EVENTS: [20_000, 300_000],
+  TEST_EVENTS: [10_000, 300_000],
   /** Top-ups of `top-ups.test.ts`. */
-  TEST_TOP_UPS: [200, 10_000],
+  TEST_TOP_UPS: [100, 10_000],
   /** Checkouts of `plan-orders.test.ts`. */
-  TEST_PLAN_ORDERS: [200, 2_000],
+  TEST_PLAN_ORDERS: [100, 2_000],
   /** Users who spend on credit in `collection.test.ts`. */
-  TEST_DEBTORS: [60, 600],
+  TEST_DEBTORS: [40, 600],
   /** Kills of core in `collection.test.ts`. */
   TEST_COLLECTION_KILLS: [3, 20],
   /** Users of `renewals.test.ts`. */
-  TEST_USERS: [1_500, 100_000],
+  TEST_USERS: [800, 100_000],
   /** Seconds for which users pay in `escrow-soak.test.ts`. */
   TEST_SOAK_SECONDS: [10, 600],
   /** Seconds of `hostile/flood.test.ts`. */
   TEST_FLOOD_SECONDS: [2, 30],
   /** Hostile values for each string of each request in `hostile/strings.test.ts`. */
-  TEST_STRINGS: [5, 18],
+  TEST_STRINGS: [3, 18],
   /** Histories of the simulation; `npm run simulate` runs any number. */
   TEST_HISTORIES: [10_000, 100_000],
   /** Milliseconds of random requests in the sidecar's `property.test.ts`, after its fixed number. */
