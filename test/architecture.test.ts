@@ -1,12 +1,14 @@
 import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { type Source, listFiles, readSources, root } from './support/source/source.ts'
+import { type Source, listFiles, readSources, readViews, root } from './support/source/source.ts'
 import { forbiddenName } from './support/source/words.ts'
 
 /** Checks the rules in docs/architecture.md for folders, imports, tables and names. */
 const sources = readSources('core', 'gateway', 'sidecar', 'deploy', 'proto')
 const byPath = new Map(sources.map((source) => [source.path, source]))
+/** The dashboard's components. */
+const components = readViews()
 
 /** A domain may import types from earlier domains; values arrive through its factory. */
 const domains = [
@@ -168,6 +170,25 @@ describe('imports', () => {
     expect(offences(under(parent), allowed)).toEqual([])
   })
 
+  it('keeps each view of the dashboard to its folder, shared parts, and queries', () => {
+    const web = under('gateway/web')
+    const allowed = (from: string | undefined, to: string | undefined): boolean =>
+      to === from || to === 'api' || (to === 'ui' && from !== 'api')
+    const found = [...components, ...sources.filter(({ path }) => web(path))]
+      // The entry, the router and the frame import every view.
+      .filter(({ path }) => dirname(path) !== 'gateway/web')
+      .flatMap(({ path, imports }) =>
+        imports
+          .filter(({ target }) => web(target))
+          .filter(({ target }) => {
+            const [from, to] = [folderIn('gateway/web', path), folderIn('gateway/web', target)]
+            return !allowed(from, to)
+          })
+          .map(({ target, line }) => `${path}:${line} -> ${target}`),
+      )
+    expect(found).toEqual([])
+  })
+
   it('has no cycles, types included', () => {
     expect(cycles()).toEqual([])
   })
@@ -228,7 +249,7 @@ describe('files', () => {
 
   it('have at most 500 lines', () => {
     const long = listFiles('core', 'gateway', 'sidecar', 'deploy', 'proto', 'test')
-      .filter((path) => path.endsWith('.ts'))
+      .filter((path) => /\.tsx?$/.test(path))
       .map((path) => ({ path, lines: lineCount(readFileSync(join(root, path), 'utf8')) }))
       .filter(({ lines }) => lines > 500)
     expect(long).toEqual([])
@@ -259,6 +280,15 @@ describe('functions', () => {
       functions
         .filter(({ span }) => span > 150)
         .map(({ name, line, span }) => `${path}:${line} ${name}: ${span}`),
+    )
+    expect(long).toEqual([])
+  })
+
+  it('have at most eighty own lines in components, whose markup has a line per element', () => {
+    const long = components.flatMap(({ path, functions }) =>
+      functions
+        .filter(({ lines, span }) => lines > 80 || span > 150)
+        .map(({ name, line, lines }) => `${path}:${line} ${name}: ${lines}`),
     )
     expect(long).toEqual([])
   })

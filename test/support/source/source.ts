@@ -54,6 +54,12 @@ export const readSources = (...folders: readonly string[]): Source[] =>
     .filter((path) => path.endsWith('.ts'))
     .map((path) => readSource(path))
 
+/** Returns the dashboard's components. */
+export const readViews = (): Source[] =>
+  listFiles('gateway/web')
+    .filter((path) => path.endsWith('.tsx'))
+    .map((path) => readSource(path))
+
 function readSource(path: string): Source {
   const text = readFileSync(join(root, path), 'utf8')
   const { program, module, comments } = parseSync(path, text)
