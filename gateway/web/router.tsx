@@ -3,6 +3,7 @@ import {
   createRootRoute,
   createRoute,
   createRouter,
+  lazyRouteComponent,
   type RouterHistory,
 } from '@tanstack/react-router'
 import { Apps } from './apps/apps.tsx'
@@ -148,6 +149,12 @@ const user = createRoute({
   validateSearch: parseUserSearch,
 })
 
+const design = createRoute({
+  getParentRoute: () => root,
+  path: '/design',
+  component: lazyRouteComponent(() => import('./design/design.tsx'), 'Design'),
+})
+
 const operate = createRoute({ getParentRoute: () => root, path: '/operate', component: Operate })
 const operateIndex = createRoute({
   getParentRoute: () => operate,
@@ -216,6 +223,7 @@ const differences = createRoute({
 
 const routeTree = root.addChildren([
   apps,
+  design,
   overview,
   usage,
   invoicesRoute,

@@ -192,6 +192,25 @@ describe.runIf(executablePath)('the dashboard', () => {
     }
   })
 
+  it('shows the parts of the design system, accessible in every state', async () => {
+    const page = await owner('/design', { viewport: { width: 360, height: 800 } })
+    await page.getByRole('heading', { name: 'Design', level: 1 }).waitFor()
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(360)
+    const check = async (): Promise<void> => {
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.emulateMedia({ colorScheme })
+        expect(await violations(page)).toEqual([])
+      }
+    }
+    await check()
+    for (const name of ['Ask to type a name', 'After a refusal']) {
+      await page.getByRole('button', { name }).click()
+      await check()
+      await page.keyboard.press('Escape')
+    }
+    expect(await page.getByRole('navigation').getByRole('link', { name: 'Design' }).count()).toBe(0)
+  })
+
   it('keeps the theme that was chosen', async () => {
     const page = await owner('', { colorScheme: 'light' })
     const background = () =>
