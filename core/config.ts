@@ -4,6 +4,7 @@ import { type BooksConfig, readBooksConfig } from './books/config.ts'
 import { type IdentityConfig, readIdentityConfig } from './identity/config.ts'
 import type { EnvReader } from './lib/env.ts'
 import { type BackendConfig, readBackendConfig } from './metering/backend/config.ts'
+import { type MailConfig, readMailConfig } from './mail/config.ts'
 import { type MeteringConfig, readMeteringConfig } from './metering/config.ts'
 import { type PlansConfig, readPlansConfig } from './plans/config.ts'
 import { type SharedConfig, readPlatformConfig } from './shared/config.ts'
@@ -16,6 +17,7 @@ export interface CoreConfig {
   readonly backend: BackendConfig
   readonly metering: MeteringConfig
   readonly plans: PlansConfig
+  readonly mail: MailConfig
   readonly identity: IdentityConfig
   readonly tokens: TokensConfig
   readonly escrow: EscrowConfig
@@ -33,6 +35,7 @@ export const readCoreConfig = (env: EnvReader): CoreConfig => ({
   backend: readBackendConfig(env),
   metering: readMeteringConfig(env),
   plans: readPlansConfig(env),
+  mail: readMailConfig(env),
   identity: readIdentityConfig(env),
   tokens: readTokensConfig(env),
   escrow: readEscrowConfig(env),

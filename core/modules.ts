@@ -13,8 +13,11 @@ import {
   findOwnerAccountUser,
   findOwnerUser,
   issuerCredentials,
+  resetDestination,
 } from './identity/module.ts'
 import { createKeysModule, keyCredentials } from './keys/module.ts'
+import type { MailConfig } from './mail/config.ts'
+import { createMailModule } from './mail/module.ts'
 import { createBackendModule } from './metering/backend/module.ts'
 import type { FindSubscriber } from './metering/backend/subscribers.ts'
 import { createMeteringModule } from './metering/module.ts'
@@ -64,13 +67,14 @@ export function createModules(shared: Shared, config: CoreConfig, outside: Outsi
   const billing = openBilling(shared, { ...billingPorts(config, outside), ...opened, ...later })
   const { gate, cuts, payments, requireDeletable, collectFinal } = billing
   const findSubscriber: FindSubscriber = (user) => plans.findSubscriber(user)
-  const outgoing = { ...add(createWebhooksModule(shared)), config: config.backend, findSubscriber }
+  const { mails, destinations } = addMessages(add, { shared, config: config.mail }, laterIdentity)
+  const outgoing = { destinations, config: config.backend, findSubscriber }
   const backend = add(createBackendModule(shared, outgoing))
   const selling = { ...gate.selling, requireThreshold }
   const offering = { config: config.plans, ledger, resubscribe, selling, payments, backend }
   const plans = add(createPlansModule(shared, offering))
   const { mode: meteringMode } = config.metering
-  const people = { ...billing.settings, meteringMode, plans, backend, gate }
+  const people = { ...billing.settings, mails, meteringMode, plans, backend, gate }
   const ending = { config: config.identity, credentialIssuers, requireDeletable, collectFinal }
   const identity = add(createIdentityModule(shared, { ...people, ...ending }))
   const tickets = { config: config.metering, backend, ledger, plans, cuts, users: identity.users }
@@ -92,6 +96,18 @@ export function createModules(shared: Shared, config: CoreConfig, outside: Outsi
   add(createAuditModule(shared))
   add(createSignerModule(shared, { ledger, metering, identity, keys, tokens }))
   return { modules, authenticator: tokens.authenticator }
+}
+
+/** Adds mails and webhooks. Returns the destinations of what the outbox has for people and apps. */
+function addMessages(
+  add: <Api>(module: Module<Api>) => Api,
+  { shared, config }: { readonly shared: Shared; readonly config: MailConfig },
+  identity: () => IdentityApi,
+) {
+  const { mails, destinations } = add(createMailModule(shared, config))
+  const webhooks = add(createWebhooksModule(shared))
+  const resets = resetDestination(() => identity().accounts.deliverResets)
+  return { mails, destinations: [...webhooks.destinations, ...destinations, resets] }
 }
 
 const chainCut: SettingsDeps['chainCut'] = (db, app, since) => chainPrice(db, app, cutItem(since))

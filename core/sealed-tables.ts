@@ -1,3 +1,4 @@
+import { sealedMails } from './mail/module.ts'
 import { sealedReplies } from './shared/idempotency.ts'
 import { sealedPeppers } from './shared/pepper-store.ts'
 import type { SealedTable } from './shared/sealing/rewrap.ts'
@@ -8,6 +9,7 @@ import { sealedWebhookSecrets } from './webhooks/module.ts'
 export const sealedTables: readonly SealedTable[] = [
   sealedSigningKeys,
   sealedWebhookSecrets,
+  sealedMails,
   sealedPeppers,
   sealedReplies,
 ]

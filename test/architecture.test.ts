@@ -14,6 +14,7 @@ const components = readViews()
 const domains = [
   'metering',
   'plans',
+  'mail',
   'identity',
   'webhooks',
   'balances',

@@ -11,6 +11,7 @@ import {
 import { ManagementServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import { TenantServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/tenants.ts'
 import { RedirectUriServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/redirects.ts'
+import type { Mails } from '../mail/mails.ts'
 import type { BackendApi } from '../metering/backend/module.ts'
 import type { Plans } from '../plans/service.ts'
 import type { Db } from '../lib/sql.ts'
@@ -50,6 +51,7 @@ import type { UsersDeps } from './users/create.ts'
 import { createUsers } from './users/users.ts'
 
 export { issuerCredentials } from './issuers/module.ts'
+export { resetDestination } from './accounts/reset-requests.ts'
 export { findOwnerUser } from './users/owners.ts'
 export { findOwnerAccountUser } from './platform-app/owner-accounts.ts'
 
@@ -57,6 +59,7 @@ export interface IdentityOthers {
   /** How tickets reach this deployment. */
   readonly meteringMode: MeteringMode
   readonly config: IdentityConfig
+  readonly mails: Mails
   readonly plans: Plans
   readonly backend: BackendApi
   readonly gate: ActivationGate
@@ -127,12 +130,12 @@ function createRegistrationServices(shared: Shared, { config }: IdentityOthers, 
 }
 
 /** People who sign in to the dashboard. */
-function createPeople(shared: Shared, { config, credentialIssuers }: IdentityOthers) {
+function createPeople(shared: Shared, { config, credentialIssuers, mails }: IdentityOthers) {
   const records = createLoginRecords(shared)
   const idleSeconds = config.sessionIdleSeconds
-  const accounts = createAccounts({ ...shared, idleSeconds, records })
+  const accounts = createAccounts({ ...shared, idleSeconds, records, mails })
   const quota = createAppQuota({ ...shared, ...config })
-  const invitations = createInvitations({ ...shared, quota })
+  const invitations = createInvitations({ ...shared, quota, mails })
   const identities = createIdentities({ ...shared, ...config, accounts, records })
   const members = createMembers({ ...shared, invitations, credentialIssuers })
   const { accountService } = createAccountsRpc({ accounts, identities, quota, invitations })

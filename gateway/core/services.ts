@@ -28,6 +28,7 @@ import { ManagementService } from '../../proto/gen/es/tollgate/identity/v1/manag
 import { RegistrationService } from '../../proto/gen/es/tollgate/identity/v1/registrations_pb.ts'
 import { BuilderUserService } from '../../proto/gen/es/tollgate/keys/v1/builder_pb.ts'
 import { KeyService } from '../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
+import { MailService } from '../../proto/gen/es/tollgate/mail/v1/mail_pb.ts'
 import { LossService } from '../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { MeteringService } from '../../proto/gen/es/tollgate/metering/v1/metering_pb.ts'
 import { OutboxService } from '../../proto/gen/es/tollgate/metering/v1/outbox_pb.ts'
@@ -71,6 +72,7 @@ export const services = {
   keys: KeyService,
   limits: LimitService,
   losses: LossService,
+  mail: MailService,
   management: ManagementService,
   metering: MeteringService,
   meters: MeterService,

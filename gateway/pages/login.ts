@@ -14,6 +14,7 @@ import {
   requireOwnForm,
 } from './forms.ts'
 import { invitationNote } from './invitations.ts'
+import { readMailDelivery } from './mail.ts'
 import { hidden, html, problem, sendPage } from '../http/page.ts'
 import { loginSource, readSender, startSession, readVisitor } from './visitor.ts'
 
@@ -83,11 +84,15 @@ export function loginPages(app: App, deps: PagesDeps): void {
     reply: FastifyReply,
     form: LoginForm,
   ): Promise<FastifyReply> {
-    const destination = await findDestination(request, form.returnTo)
+    const [destination, delivery] = await Promise.all([
+      findDestination(request, form.returnTo),
+      readMailDelivery(request),
+    ])
     const csrfToken = formToken(request, reply, publicUrl)
     const email = form.email ?? destination.loginHint
     const provider = loginProvider?.name
-    const content = loginForm({ ...form, ...destination, email, csrfToken, provider })
+    const hasMail = delivery !== 'none'
+    const content = loginForm({ ...form, ...destination, email, csrfToken, provider, hasMail })
     return sendPage(reply, {
       title: 'Log in',
       content,
@@ -103,6 +108,13 @@ interface LoginForm {
   readonly wrong?: string
 }
 
+interface LoginOffers {
+  readonly csrfToken: string
+  readonly provider: string | undefined
+  /** Whether a mail can carry a link to set a new password. */
+  readonly hasMail: boolean
+}
+
 const loginForm = ({
   returnTo,
   email,
@@ -110,7 +122,8 @@ const loginForm = ({
   csrfToken,
   theme,
   provider,
-}: LoginForm & LoginDestination & { csrfToken: string; provider: string | undefined }) => html`
+  hasMail,
+}: LoginForm & LoginDestination & LoginOffers) => html`
 <h1>Log in</h1>
 <p>${theme ? `to continue to ${theme.name}` : 'with your account'}</p>
 ${problem(wrong)}
@@ -127,7 +140,11 @@ ${
   html`<p class="or">or</p>
 <a class="button quiet" href="/login/provider${returnTo === undefined ? '' : `?return_to=${encodeURIComponent(returnTo)}`}">Continue with ${provider}</a>`
 }
-<p class="small">Password forgotten? The operator of this service can give you a link to set a new one.</p>`
+${
+  hasMail
+    ? html`<p class="small"><a href="/forgot-password">Forgot your password?</a></p>`
+    : html`<p class="small">Password forgotten? The operator of this service can give you a link to set a new one.</p>`
+}`
 
 const loggedIn = ({
   email,

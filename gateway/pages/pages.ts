@@ -14,6 +14,7 @@ import { onboardingPages } from './billing/onboarding.ts'
 import { dashboardPages } from './dashboard.ts'
 import { devicePages } from './device.ts'
 import type { PagesDeps } from './forms.ts'
+import { forgotPasswordPages } from './password/forgot.ts'
 import { iconRoutes } from './icon.ts'
 import { initiateLoginPages } from './initiate-login.ts'
 import { invitationPages } from './invitations.ts'
@@ -22,7 +23,8 @@ import { logoutPages } from './logout.ts'
 import { sendPage } from '../http/page.ts'
 import { paymentEndPages } from './billing/payment-end.ts'
 import { providerPages } from './provider-login.ts'
-import { resetPages } from './reset.ts'
+import { mailPages } from './mail.ts'
+import { resetPages } from './password/reset.ts'
 import { startPages } from './start.ts'
 
 /** Adds the HTML pages, rendered here without scripts. Their errors are pages, too. */
@@ -48,6 +50,8 @@ export async function pageRoutes(
       invitationPages,
       providerPages,
       resetPages,
+      forgotPasswordPages,
+      mailPages,
       devicePages,
       initiateLoginPages,
       authorizePages,

@@ -132,6 +132,7 @@ export const notExported: Readonly<Record<string, string>> = {
   simulated_events: processor,
   webhook_deliveries: queue,
   outbox: queue,
+  mails: queue,
   idempotency_keys: queue,
   idempotency_claims: queue,
   plan_syncs: copy,

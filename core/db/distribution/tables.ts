@@ -82,6 +82,7 @@ export const tableKinds: Readonly<Record<string, TableKind>> = {
   leases: 'local',
   limit_sessions: 'local',
   limits: 'local',
+  mails: 'local',
   manifests: 'local',
   migrations: 'local',
   network_costs: 'local',

@@ -6,6 +6,7 @@ import { type Db, isUniqueViolation, tx } from '../../lib/sql.ts'
 import { type Cursor, page } from '../../shared/cursor.ts'
 import { accountId, isUuid } from '../../shared/ids.ts'
 import { parseEmail, parseOptionalName } from '../input.ts'
+import { createResets } from './resets.ts'
 import * as store from './store.ts'
 import { deleteInBatches } from '../../shared/upkeep.ts'
 
@@ -18,10 +19,11 @@ export interface AccountChange {
 
 /** Accounts of the dashboard, with their sessions and passwords. */
 export function createAccounts(deps: SessionsDeps) {
-  const { pool, now, records } = deps
+  const { pool, now, records, mails } = deps
   const sessions = createSessions(deps)
   const passwords = createPasswords({ ...deps, ...sessions })
-  const { authenticate, confirm, hashInQueue } = passwords
+  const { authenticate, confirm, hashInQueue, changePassword } = passwords
+  const resets = createResets({ ...deps, hashInQueue, changePassword })
   const { begin } = sessions
   /**
    * Throws CREDENTIAL_INVALID for an unknown address and for a wrong password, after the same
@@ -31,6 +33,10 @@ export function createAccounts(deps: SessionsDeps) {
     const account = await authenticate(credential, { method: 'password', ...origin })
     return tx(pool, async (db) => {
       await confirm(db, account)
+      if (!credential.place.isKnown) {
+        const content = { kind: 'new_device', at: now() } as const
+        await mails.send(db, { email: account.email, content })
+      }
       return begin(db, account, { method: 'password', ...origin })
     })
   }
@@ -123,7 +129,19 @@ export function createAccounts(deps: SessionsDeps) {
       await deleteInBatches((limit) => deleteBatch(pool, at, limit))
   }
 
-  return { ...sessions, ...passwords, logIn, find, create, change, list, deleteExpired }
+  return {
+    ...sessions,
+    hashInQueue,
+    confirm,
+    authenticate,
+    ...resets,
+    logIn,
+    find,
+    create,
+    change,
+    list,
+    deleteExpired,
+  }
 }
 
 export type Accounts = ReturnType<typeof createAccounts>

@@ -60,6 +60,13 @@ export function createAccountsRpc({ accounts, identities, quota, invitations }: 
         return { token, expiresAt: expiresAt.toISOString() }
       },
     ),
+    requestPasswordReset: rpc(
+      gatewayCaller(),
+      async ({ email }: pb.RequestPasswordResetRequest, _, context) => {
+        await accounts.requestReset(email, context)
+        return {}
+      },
+    ),
     checkPasswordReset: rpc(gatewayCaller(), async ({ token }: pb.CheckPasswordResetRequest) => {
       await accounts.checkReset(token)
       return {}

@@ -7,6 +7,7 @@ import { type AccountId, type ClientId } from '../../shared/ids.ts'
 import { type AccountCaller, type MemberCaller, type Role, roles } from '../../rpc/callers.ts'
 import type { LoginMethod, LoginRecords } from './log-in-records.ts'
 import * as store from './store.ts'
+import type { Mails } from '../../mail/mails.ts'
 import type { Shared } from '../../shared/shared.ts'
 
 /** Data of a call for its audit log entry. */
@@ -45,6 +46,7 @@ export type SessionsDeps = Shared & {
   /** Idle time in seconds after which a session ends. */
   readonly idleSeconds: number
   readonly records: LoginRecords
+  readonly mails: Pick<Mails, 'send' | 'delivery'>
 }
 
 /**

@@ -8,6 +8,7 @@ import { type AccountId, type AppId, isUuid } from '../../shared/ids.ts'
 import type { Shared } from '../../shared/shared.ts'
 import type { AccountCaller, Role } from '../../rpc/callers.ts'
 import type { Context } from '../../rpc/serve.ts'
+import type { Mails } from '../../mail/mails.ts'
 import type { AppQuota } from '../apps/quota.ts'
 import { lockApp } from '../apps/store.ts'
 import type { MemberEditor } from '../members/editor.ts'
@@ -16,6 +17,7 @@ import * as store from './store.ts'
 
 type Deps = Shared & {
   readonly quota: Pick<AppQuota, 'requireRoom'>
+  readonly mails: Pick<Mails, 'send'>
 }
 
 const lifetimeSeconds = 14 * 86_400
@@ -30,7 +32,7 @@ const shownMax = 100
  * without an account, so it does not reveal which addresses have accounts. Changes of invitations
  * and members lock the app's row first.
  */
-export function createInvitations({ pool, quota, now }: Deps) {
+export function createInvitations({ pool, quota, mails, now }: Deps) {
   /**
    * Invites the address and replaces an earlier invitation. The caller must have locked the app's
    * row.
@@ -62,6 +64,7 @@ export function createInvitations({ pool, quota, now }: Deps) {
     await note(db, { app, actor }, { action: 'member_invited', details: { email, role } })
     const invitation = await store.findInvitation(db, { app, id, at })
     if (!invitation) throw new Error('an invitation that was just written cannot be found')
+    await mails.send(db, { email, content: contentOf(invitation) })
     return invitation
   }
 
@@ -186,6 +189,11 @@ export type Invitations = ReturnType<typeof createInvitations>
 interface Note {
   readonly action: string
   readonly details: Readonly<Record<string, string>>
+}
+
+const contentOf = ({ role, ...invitation }: store.InvitationRow) => {
+  const { app_name: appName, invited_by: invitedBy, expires_at: until } = invitation
+  return { kind: 'invitation', appName, role, invitedBy, until } as const
 }
 
 /**

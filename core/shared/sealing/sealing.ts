@@ -3,7 +3,7 @@ import { type Reloadable, deriveLive } from '../../lib/settings/reloadable.ts'
 import { seal as encrypt, unseal as decrypt } from '../../lib/crypto.ts'
 
 /** Purpose of a sealed value. Each purpose has its own key. */
-const purposes = ['signing-key', 'reply', 'cursor', 'webhook-secret', 'pepper'] as const
+const purposes = ['signing-key', 'reply', 'cursor', 'webhook-secret', 'pepper', 'mail'] as const
 export type SealingPurpose = (typeof purposes)[number]
 
 /** Where a sealed value belongs. It cannot be opened for another place. */

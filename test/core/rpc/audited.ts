@@ -114,6 +114,8 @@ export const audited: Readonly<Record<string, Audited>> = {
   'identity.v1.AccountService/GetAccountQuota': 'reads',
   'identity.v1.AccountService/UpdateAccountQuota': both('quota_changed'),
   'identity.v1.AccountService/StartPasswordReset': operator,
+  // The entry is written when the mail is, because a stranger may name any address.
+  'identity.v1.AccountService/RequestPasswordReset': as('account_password_reset_requested'),
   'identity.v1.AccountService/CheckPasswordReset': 'reads',
   'identity.v1.AccountService/ResetPassword': as('account_password_changed'),
   'identity.v1.AppService/CreateApp': operator,
@@ -184,6 +186,8 @@ export const audited: Readonly<Record<string, Audited>> = {
   'metering.v1.MeteringService/IngestEvents': not(books),
   'metering.v1.MeteringService/RecordRate': operator,
   'metering.v1.MeteringService/GetMeteringStatus': 'reads',
+  'mail.v1.MailService/GetMailDelivery': 'reads',
+  'mail.v1.MailService/ListMails': 'reads',
   'metering.v1.OutboxService/GetOutbox': 'reads',
   'metering.v1.OutboxService/RetryOutbox': operator,
   'metering.v1.QuarantineService/ListQuarantined': 'reads',

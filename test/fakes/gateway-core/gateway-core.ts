@@ -19,6 +19,7 @@ import * as wallet from '../../../proto/gen/ts-proto/tollgate/billing/v1/wallet.
 import * as webhooks from '../../../proto/gen/ts-proto/tollgate/webhooks/v1/webhooks.ts'
 import * as whatif from '../../../proto/gen/ts-proto/tollgate/billing/v1/whatif.ts'
 import * as escrow from '../../../proto/gen/ts-proto/tollgate/balances/v1/escrow.ts'
+import * as mail from '../../../proto/gen/ts-proto/tollgate/mail/v1/mail.ts'
 import * as metering from '../../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import * as outbox from '../../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
 import * as reconciliation from '../../../proto/gen/ts-proto/tollgate/billing/v1/reconciliation.ts'
@@ -39,6 +40,7 @@ const answers = {
   ...balances.answers,
   ...plans.answers,
   ...usage.answers,
+  getMailDelivery: { delivery: 'none' } satisfies mail.GetMailDeliveryResponse,
   getReadiness: { parts: [], now: '' } satisfies readiness.GetReadinessResponse,
 }
 
@@ -84,6 +86,7 @@ const services: ServiceDefinition[] = [
   quarantine.QuarantineServiceService,
   reconciliation.ProcessorReconciliationServiceService,
   escrow.HoldServiceService,
+  mail.MailServiceService,
   metering.MeteringServiceService,
   outbox.OutboxServiceService,
   signers.SignersServiceService,

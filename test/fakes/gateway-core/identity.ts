@@ -43,6 +43,7 @@ export const answers = {
       expiresAt: at,
     },
   } satisfies accounts.GetSessionResponse,
+  requestPasswordReset: {} satisfies accounts.RequestPasswordResetResponse,
   logIn: { sessionToken: 'a-session', session: undefined } satisfies accounts.LogInResponse,
   upsertUser: { user, created: true } satisfies identity.UpsertUserResponse,
   updateUser: { user } satisfies identity.UpdateUserResponse,

@@ -36,6 +36,32 @@ describe('rate limit', () => {
     expect(await logIn('203.0.113.3', 'bob@example.com')).toBe(401)
   })
 
+  it('applies to requests for a mail with a link, per address and account', async () => {
+    const edge = { trustedProxyHops: 1 }
+    await limited({ loginPerAddress: 8, failuresPerClient: 2, failuresPerAddress: 3 }, edge)
+    harness.core.answer('getMailDelivery', { delivery: 'smtp' })
+    const page = `${harness.gateway.platformUrl}/forgot-password`
+    const form = (await fetch(page)).headers.getSetCookie()[0]?.split(';')[0] ?? ''
+    const forget = async (address: string, email: string) =>
+      (
+        await fetch(page, {
+          method: 'POST',
+          body: new URLSearchParams({ email, csrf_token: form.split('=')[1] ?? '' }),
+          headers: { cookie: form, origin: publicUrl, 'x-forwarded-for': address },
+        })
+      ).status
+    const statuses: number[] = []
+    for (const email of ['ada@example.com', ' Ada@example.com', 'ADA@example.com'])
+      statuses.push(await forget('203.0.113.1', email))
+    expect(statuses).toEqual([200, 200, 429])
+    expect(await forget('203.0.113.2', 'ada@example.com')).toBe(200)
+    expect(await forget('203.0.113.3', 'ada@example.com')).toBe(429)
+    for (let count = 3; count < 8; count++)
+      expect(await forget('203.0.113.1', `user-${count}@example.com`)).toBe(200)
+    expect(await forget('203.0.113.1', 'last@example.com')).toBe(429)
+    expect(harness.core.names().filter((name) => name === 'requestPasswordReset')).toHaveLength(8)
+  })
+
   describe('logins to one account', () => {
     const page = () => `${harness.gateway.platformUrl}/login`
     const formCookie = async () =>

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { DomainError } from '../../proto/errors.ts'
-import { endedSessionCookie } from '../auth/session.ts'
-import type { App } from '../http/app.ts'
+import { DomainError } from '../../../proto/errors.ts'
+import { endedSessionCookie } from '../../auth/session.ts'
+import type { App } from '../../http/app.ts'
 import {
   type PagesDeps,
   field,
@@ -10,10 +10,10 @@ import {
   pageRoute,
   parameter,
   requireOwnForm,
-} from './forms.ts'
-import { hidden, html, problem, sendPage } from '../http/page.ts'
+} from '../forms.ts'
+import { hidden, html, problem, sendPage } from '../../http/page.ts'
 
-/** Sets a new password with a one-time link, which an operator's command prints. */
+/** Sets a new password with a one-time link, which a mail carries or an operator's command prints. */
 export function resetPages(app: App, { publicUrl }: PagesDeps): void {
   app.get('/reset-password', pageRoute(), async (request, reply) => {
     const token = parameter(request, 'token')
@@ -83,13 +83,13 @@ async function isOpenLink(request: FastifyRequest, token: string): Promise<boole
 const noLink = {
   title: 'Set a new password',
   status: 400,
-  content: html`<h1>Open the whole link</h1><p>This address lacks the token of a one-time link. The operator of this service can give you a link.</p>`,
+  content: html`<h1>Open the whole link</h1><p>This address lacks the token of a one-time link. The login page and the operator of this service can give you a link.</p>`,
 }
 
 const oldLink = {
   title: 'Link used up',
   status: 400,
-  content: html`<h1>This link is no longer valid</h1><p>It was used already, or is older than an hour. Request a new one.</p>`,
+  content: html`<h1>This link is no longer valid</h1><p>It was used already, or has expired. Request a new one.</p><a class="button quiet" href="/login">To the login</a>`,
 }
 
 const changed = {

@@ -1,0 +1,30 @@
+/** Kinds of mails, and how many of them an address gets. */
+
+export const mailKinds = ['password_reset', 'invitation', 'new_device', 'password_changed'] as const
+export type MailKind = (typeof mailKinds)[number]
+
+interface Bound {
+  /** Kinds that share the bound. */
+  readonly kinds: readonly MailKind[]
+  readonly max: number
+  readonly seconds: number
+}
+
+const hour = 3_600
+const day = 24 * hour
+
+// A stranger can cause each of these mails; the bound is what the person must put up with.
+const bounds: readonly Bound[] = [
+  { kinds: ['password_reset'], max: 5, seconds: hour },
+  { kinds: ['invitation'], max: 10, seconds: day },
+  { kinds: ['new_device'], max: 10, seconds: day },
+  { kinds: ['password_changed'], max: 20, seconds: day },
+]
+
+export const boundOf = (kind: MailKind): Bound =>
+  bounds.find(({ kinds }) => kinds.includes(kind)) ?? { kinds: [kind], max: 10, seconds: day }
+
+/** Core gives up after this time, unless the content is out of date sooner. */
+export const lifetimeSeconds = day
+/** Rows are deleted after this time. */
+export const keptSeconds = 30 * day

@@ -1,0 +1,119 @@
+import { uuidV7 } from '../lib/crypto.ts'
+import type { Db } from '../lib/sql.ts'
+import { addSeconds } from '../lib/time.ts'
+import { enqueue } from '../shared/outbox/outbox.ts'
+import type { NewEntry } from '../shared/outbox/types.ts'
+import type { Shared } from '../shared/shared.ts'
+import { deleteInBatches } from '../shared/upkeep.ts'
+import { type MailConfig, type MailDelivery, deliveryOf } from './config.ts'
+import { boundOf, keptSeconds, lifetimeSeconds } from './kinds.ts'
+import {
+  type Letter,
+  packLetter,
+  renderText,
+  toSubject,
+  unpackLetter,
+  withoutSecrets,
+} from './letter.ts'
+import { type MailContent, composeLetter } from './letters.ts'
+import type { MailMetrics } from './metrics.ts'
+import * as store from './store.ts'
+
+export type MailsDeps = Pick<Shared, 'pool' | 'log' | 'now' | 'sealing'> & {
+  readonly config: MailConfig
+  /** Origin of our pages. */
+  readonly publicUrl: string
+  readonly meters: MailMetrics
+}
+
+/** A mail to one person. */
+export interface OutgoingMail {
+  readonly content: MailContent
+  readonly email: string
+  /** Names the cause: a cause with several attempts sends one mail. Default is unique. */
+  readonly once?: string
+  /** When the content is out of date. At most a day from now, which is the default. */
+  readonly expiresAt?: Date
+}
+
+export const mailKind = 'mail'
+
+export const toEntry = (id: string): NewEntry => ({
+  kind: mailKind,
+  payload: Buffer.from(id),
+  itemCount: 1,
+})
+
+const shownMax = 100
+
+/** Mails to people (docs/mail.md). */
+export function createMails({ pool, log, now, sealing, config, publicUrl, meters }: MailsDeps) {
+  const delivery = (): MailDelivery => deliveryOf(config)
+
+  /**
+   * Writes the mail in the caller's transaction, so that it is sent only if its cause commits.
+   * Returns false if the mail was written before, if the address has had too many, or if this
+   * deployment sends none.
+   */
+  async function send(db: Db, mail: OutgoingMail): Promise<boolean> {
+    const by = delivery()
+    if (by !== 'smtp') logUnsent(mail, by)
+    if (by === 'none') return false
+    const { email, content } = mail
+    const { kind } = content
+    const at = now()
+    const { kinds, max, seconds } = boundOf(kind)
+    const since = addSeconds(at, -seconds)
+    if ((await store.countTo(db, { email, kinds, since })) >= max) {
+      meters.ended('limited')
+      log.warn({ kind }, 'a mail was not sent, because its address has had too many')
+      return false
+    }
+    const id = uuidV7(at.getTime())
+    const isNew = await store.insertMail(db, {
+      id,
+      kind,
+      once: mail.once ?? id,
+      email,
+      status: by === 'smtp' ? 'waiting' : 'kept',
+      sealedLetter: sealing.seal(packLetter(letterOf(mail)), store.placeOfLetter(id)),
+      at,
+      expiresAt: mail.expiresAt ?? addSeconds(at, lifetimeSeconds),
+    })
+    if (isNew && by === 'smtp') await enqueue(db, [toEntry(id)], at)
+    return isNew
+  }
+
+  const letterOf = ({ content }: OutgoingMail): Letter => composeLetter(content, publicUrl)
+
+  function logUnsent(mail: OutgoingMail, by: MailDelivery): void {
+    meters.ended('unsent')
+    const letter = letterOf(mail)
+    const { subject } = letter
+    const facts = { kind: mail.content.kind, email: mail.email, subject }
+    const text = by === 'page' ? { text: renderText(withoutSecrets(letter)) } : {}
+    log.info({ ...facts, ...text }, 'a mail was not sent, because SMTP_URL is not set')
+  }
+
+  /** Lists the newest mails; those that are kept with their text. */
+  async function list() {
+    const rows = await store.listMails(pool, shownMax)
+    return rows.map(({ sealedLetter, ...mail }) => {
+      const isKept = mail.status === 'kept' && sealedLetter !== null
+      return { ...mail, ...(isKept ? readKept(mail.id, sealedLetter) : {}) }
+    })
+  }
+
+  function readKept(id: string, sealedLetter: Buffer) {
+    const letter = unpackLetter(sealing.unseal(sealedLetter, store.placeOfLetter(id)))
+    return { subject: toSubject(letter), text: renderText(letter) }
+  }
+
+  /** Upkeep: deletes old rows. */
+  const deleteOld = (): Promise<void> =>
+    deleteInBatches((limit) => store.deleteOld(pool, addSeconds(now(), -keptSeconds), limit))
+
+  return { delivery, send, list, deleteOld }
+}
+
+export type Mails = ReturnType<typeof createMails>
