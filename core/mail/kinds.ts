@@ -1,6 +1,17 @@
 /** Kinds of mails, and how many of them an address gets. */
 
-export const mailKinds = ['password_reset', 'invitation', 'new_device', 'password_changed'] as const
+export const mailKinds = [
+  'password_reset',
+  'invitation',
+  'new_device',
+  'password_changed',
+  'balance_low',
+  'balance_gone',
+  'access_lost',
+  'payment_failed',
+  'secret_expiring',
+  'webhook_disabled',
+] as const
 export type MailKind = (typeof mailKinds)[number]
 
 interface Bound {
@@ -13,12 +24,22 @@ interface Bound {
 const hour = 3_600
 const day = 24 * hour
 
-// A stranger can cause each of these mails; the bound is what the person must put up with.
+const notices = [
+  'balance_low',
+  'balance_gone',
+  'access_lost',
+  'payment_failed',
+  'secret_expiring',
+  'webhook_disabled',
+] as const
+
+// A stranger can cause most of these mails; the bound is what the person must put up with.
 const bounds: readonly Bound[] = [
   { kinds: ['password_reset'], max: 5, seconds: hour },
   { kinds: ['invitation'], max: 10, seconds: day },
   { kinds: ['new_device'], max: 10, seconds: day },
   { kinds: ['password_changed'], max: 20, seconds: day },
+  { kinds: notices, max: 20, seconds: day },
 ]
 
 export const boundOf = (kind: MailKind): Bound =>

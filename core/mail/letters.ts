@@ -13,6 +13,25 @@ export interface MailFacts {
   }
   readonly new_device: { readonly at: Date }
   readonly password_changed: { readonly at: Date }
+  /** Of the account that pays for its owner's apps. */
+  readonly balance_low: { readonly balanceUsdMicros: string }
+  readonly balance_gone: object
+  readonly access_lost: object
+  readonly payment_failed: {
+    readonly amountUsd: string | null
+    readonly nextAttemptAt: Date | null
+  }
+  readonly secret_expiring: {
+    readonly appName: string
+    readonly clientId: string
+    readonly expiresAt: Date
+  }
+  readonly webhook_disabled: {
+    readonly appName: string
+    readonly endpointId: string
+    /** Whether the endpoint answered that it wants no more events. */
+    readonly isGone: boolean
+  }
 }
 
 /** A kind of mail with its facts. */
@@ -55,7 +74,74 @@ const templates: { readonly [Kind in MailKind]: (facts: MailFacts[Kind], site: s
       link: { label: 'Set a new password', url: `${site}/forgot-password` },
       reason: accountReason,
     }),
+
+    balance_low: ({ balanceUsdMicros }, site) => ({
+      subject: 'Your balance is low',
+      paragraphs: [
+        `${toDollars(balanceUsdMicros)} USD are left of the balance that pays for your apps.`,
+        'When it is used up, calls of your apps that you pay for are refused, unless a card is charged for them.',
+      ],
+      link: { label: 'Open the dashboard', url: `${site}/app` },
+      reason: payerReason,
+    }),
+
+    balance_gone: (_, site) => ({
+      subject: 'Your balance is used up',
+      paragraphs: ['The balance that pays for your apps is used up.'],
+      link: { label: 'Open the dashboard', url: `${site}/app` },
+      reason: payerReason,
+    }),
+
+    access_lost: (_, site) => ({
+      subject: 'Calls of your apps are refused',
+      paragraphs: [
+        'Neither balance nor credit is left to pay for your apps, so calls that you pay for are refused now.',
+        'Top up, or put a card on file.',
+      ],
+      link: { label: 'Open the dashboard', url: `${site}/app` },
+      reason: payerReason,
+    }),
+
+    payment_failed: ({ amountUsd, nextAttemptAt }, site) => ({
+      subject: 'A payment failed',
+      paragraphs: [
+        `A payment${amountUsd === null ? '' : ` of ${amountUsd} USD`} for your apps failed.`,
+        nextAttemptAt === null
+          ? 'It is not tried again by itself.'
+          : `It is tried again on ${toMinute(nextAttemptAt)}. Check the card on file before.`,
+      ],
+      link: { label: 'Open the dashboard', url: `${site}/app` },
+      reason: payerReason,
+    }),
+
+    secret_expiring: ({ appName, clientId, expiresAt }, site) => ({
+      subject: `A secret of ${quoteName(appName)} expires`,
+      paragraphs: [
+        `A secret of the client ${clientId} of the app "${quoteName(appName)}" expires on ${toMinute(expiresAt)}. Programs that use it are refused then.`,
+        'If they already use a newer secret, there is nothing to do.',
+      ],
+      link: { label: 'Open the dashboard', url: `${site}/app` },
+      reason: ownerReason,
+    }),
+
+    webhook_disabled: ({ appName, endpointId, isGone }, site) => ({
+      subject: `A webhook of ${quoteName(appName)} was switched off`,
+      paragraphs: [
+        `The webhook endpoint ${endpointId} of the app "${quoteName(appName)}" gets no more events, because ${
+          isGone ? 'it answered 410 (gone)' : 'it failed for days, or too many events waited for it'
+        }.`,
+        'Once it works, switch it on again and send the failed events again.',
+      ],
+      link: { label: 'Open the dashboard', url: `${site}/app` },
+      reason: ownerReason,
+    }),
   }
+
+/** Whole cents, rounded down. */
+function toDollars(micros: string): string {
+  const cents = String(BigInt(micros) / 10_000n).padStart(3, '0')
+  return `${cents.slice(0, -2)}.${cents.slice(-2)}`
+}
 
 /** Returns the letter of a mail. */
 export function composeLetter<Kind extends MailKind>(
@@ -67,6 +153,10 @@ export function composeLetter<Kind extends MailKind>(
 }
 
 const accountReason = 'You get this mail because you have an account with this address.'
+
+const payerReason = 'You get this mail because your account pays for apps.'
+
+const ownerReason = 'You get this mail because you own the app.'
 
 const toMinute = (at: Date): string => `${at.toISOString().slice(0, 16).replace('T', ' ')} UTC`
 

@@ -5,6 +5,7 @@ import type { MailConfig } from './config.ts'
 import { createMails } from './mails.ts'
 import { createMailMetrics } from './metrics.ts'
 import { createMailRpc } from './rpc.ts'
+import { createNotices } from './notices.ts'
 import { createSender } from './sender.ts'
 import { createSmtp } from './smtp.ts'
 import { countWaiting } from './store.ts'
@@ -18,10 +19,11 @@ export function createMailModule(shared: Shared, config: MailConfig) {
   const meters = createMailMetrics(shared.metrics, { waiting: () => countWaiting(pool) })
   const mails = createMails({ ...shared, config, publicUrl, meters })
   const smtp = createSmtp({ ...config, publicUrl })
+  const notices = createNotices({ ...shared, mails })
   const { mailService } = createMailRpc(mails)
   return {
-    api: { mails, destinations: [createSender({ ...shared, smtp, meters })] },
+    api: { mails, destinations: [createSender({ ...shared, smtp, meters }), notices.destination] },
     services: [grpcService(MailServiceService, mailService)],
-    upkeep: [mails.deleteOld],
+    upkeep: [mails.deleteOld, notices.mailExpiringSecrets],
   }
 }

@@ -1,5 +1,14 @@
-import { type Db, many, prepared } from '../lib/sql.ts'
+import { type Db, many, maybeOne, prepared } from '../lib/sql.ts'
 import type { AppId } from './ids.ts'
+
+/** Returns the platform app, whose users are owners of apps; null before core's first start. */
+export async function findPlatformApp(db: Db): Promise<AppId | null> {
+  const row = await maybeOne<{ app_id: AppId }>(
+    db,
+    prepared('event-platform-app')`select app_id from platform_app`,
+  )
+  return row?.app_id ?? null
+}
 
 /** Returns a test for the event types that active endpoints receive, by app. */
 export async function findTypeFilters(

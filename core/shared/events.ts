@@ -1,7 +1,7 @@
 import type { EventType } from '../../proto/events.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import type { Db } from '../lib/sql.ts'
-import { findTypeFilters } from './event-store.ts'
+import { findPlatformApp, findTypeFilters } from './event-store.ts'
 import type { AppId, UserId } from './ids.ts'
 import { enqueue } from './outbox/store.ts'
 
@@ -27,6 +27,19 @@ export interface QueuedEvent extends Omit<AppEvent, 'at' | 'type'> {
 
 export const eventKind = 'event'
 
+/** An event for mails to owners (docs/mail.md), as stored in the outbox. */
+export type QueuedNotice = QueuedEvent
+
+export const noticeKind = 'notice'
+
+/** Events about users of the platform app, who are owners of apps, that are mailed to them. */
+const noticeTypes: ReadonlySet<EventType> = new Set([
+  'balance.low',
+  'balance.depleted',
+  'access.lost',
+  'payment.failed',
+])
+
 export const newEventId = (at: Date): string => `evt_${uuidV7(at.getTime()).replaceAll('-', '')}`
 
 /** Writes the event in the caller's transaction. See `emitAll`. */
@@ -34,7 +47,8 @@ export const emit = (db: Db, event: AppEvent): Promise<void> => emitAll(db, [eve
 
 /**
  * Writes one outbox row per event in the caller's transaction, so that an event is delivered only
- * if its cause commits. Writes nothing for an event that no active endpoint of the app receives.
+ * if its cause commits. Writes nothing for an event that no active endpoint of the app receives and
+ * that no owner gets a mail about.
  */
 export async function emitAll(db: Db, events: readonly AppEvent[]): Promise<void> {
   if (events.length === 0) return
@@ -43,6 +57,29 @@ export async function emitAll(db: Db, events: readonly AppEvent[]): Promise<void
   const queued = events.filter(({ appId, type }) => filters.get(appId)?.(type))
   for (const [time, same] of Map.groupBy(queued, ({ at }) => at.getTime()))
     await enqueue(db, same.map(toEntry), new Date(time))
+  const notices = await selectNotices(db, events)
+  for (const notice of notices) await enqueueNotice(db, notice)
+}
+
+/** Returns the events that their user, an owner of apps, gets a mail about. */
+async function selectNotices(db: Db, events: readonly AppEvent[]): Promise<AppEvent[]> {
+  const noticed = events.filter(({ userId, type }) => userId && noticeTypes.has(type))
+  if (noticed.length === 0) return []
+  const platformApp = await findPlatformApp(db)
+  const own = noticed.filter(({ appId }) => appId === platformApp)
+  const lost = new Set(own.filter(({ type }) => type === 'access.lost').map(({ userId }) => userId))
+  // One mail for one moment.
+  return own.filter(({ type, userId }) => type !== 'balance.depleted' || !lost.has(userId))
+}
+
+/** Writes a mail to owners of an app in the caller's transaction. */
+export async function enqueueNotice(
+  db: Db,
+  { at, ...event }: Omit<AppEvent, 'type'> & { readonly type: string },
+): Promise<void> {
+  const notice: QueuedNotice = { ...event, id: newEventId(at), timestamp: at.toISOString() }
+  const entry = { kind: noticeKind, payload: Buffer.from(JSON.stringify(notice)), itemCount: 1 }
+  await enqueue(db, [entry], at)
 }
 
 function toEntry({ at, ...event }: AppEvent) {

@@ -1,6 +1,7 @@
 import { backoffMs, startLoop } from '../lib/loop.ts'
 import { type Pool, tx } from '../lib/sql.ts'
 import { addSeconds } from '../lib/time.ts'
+import { enqueueNotice } from '../shared/events.ts'
 import { audit } from '../shared/audit.ts'
 import type { Shared } from '../shared/shared.ts'
 import { type Attempt, type AttemptDeps, type Target, attempt } from './attempts.ts'
@@ -201,6 +202,8 @@ export async function disable(
       details: { endpointId: id, reason },
       at,
     })
+    const data = { endpointId: id, reason }
+    await enqueueNotice(db, { appId, type: 'webhook_endpoint.disabled', data, at })
     meters.disabled(reason)
     log.warn({ appId, endpointId: id, reason }, 'a webhook endpoint was disabled')
   })

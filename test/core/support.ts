@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto'
 import { type Server, type Socket, connect as connectSocket, createServer } from 'node:net'
 import { Client, credentials } from '@grpc/grpc-js'
 import type { Pool } from 'pg'
-import { type Core, startCore } from '../../core/app.ts'
+import { type Core, type CoreDeps, startCore } from '../../core/app.ts'
 import { type CoreConfig, readCoreConfig } from '../../core/config.ts'
 import type { OutsideParts } from '../../core/modules.ts'
 import { createEnvReader } from '../../core/lib/env.ts'
@@ -129,7 +129,7 @@ export interface TestCore {
 /** Starts a core on its own database, with a clock that the test moves. */
 export async function startTestCore(
   env: Readonly<Record<string, string>> = {},
-  parts: OutsideParts = {},
+  parts: OutsideParts & Pick<CoreDeps, 'upkeepMs'> = {},
 ): Promise<TestCore> {
   const database = env['DATABASE_URL'] === undefined ? await createDatabase() : null
   const databaseUrl = database?.url ?? env['DATABASE_URL'] ?? ''

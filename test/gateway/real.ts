@@ -5,6 +5,7 @@ import { GrantType, TokenType } from '../../proto/oauth.ts'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
+import type { CoreDeps } from '../../core/app.ts'
 import type { OutsideParts } from '../../core/modules.ts'
 import type { GatewayConfig } from '../../gateway/config.ts'
 import type { CoreClient } from '../../deploy/cli/client.ts'
@@ -39,7 +40,7 @@ export interface RealPerson {
 /** Starts a gateway with a real core. */
 export async function startReal(
   env: Readonly<Record<string, string>> = {},
-  parts: OutsideParts = {},
+  parts: OutsideParts & Pick<CoreDeps, 'upkeepMs'> = {},
   { deadlineMs = 10_000, ...settings }: Partial<GatewayConfig> & { deadlineMs?: number } = {},
 ) {
   const core = await startTestCore(env, parts)

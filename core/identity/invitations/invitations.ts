@@ -33,10 +33,7 @@ const shownMax = 100
  * and members lock the app's row first.
  */
 export function createInvitations({ pool, quota, mails, now }: Deps) {
-  /**
-   * Invites the address and replaces an earlier invitation. The caller must have locked the app's
-   * row.
-   */
+  /** Invites the address, and replaces an earlier invitation. The app's row must be locked. */
   async function invite(
     db: Db,
     editor: MemberEditor,
