@@ -88,6 +88,7 @@ export function createUserFinder({ pool, gate, subscribeLost }: UsersDeps & User
     app: AppId
     status: UserState | null
     externalUserId: string | null
+    startsWith: string | null
     after: Cursor | null
     limit: number
   }) {

@@ -64,6 +64,7 @@ export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) 
             request.externalUserId === undefined
               ? null
               : parseExternalUserId(request.externalUserId),
+          startsWith: request.startsWith === undefined ? null : parseStart(request.startsWith),
           after: parseCursor(request.cursor),
           limit: parseLimit(request.limit),
         })
@@ -101,6 +102,20 @@ export function parseChange(
       : { email: parseEmail(request.email) }
   const status = request.status === undefined ? {} : { status: parseStatus(request.status) }
   return { externalUserId: parseExternalUserId(request.externalUserId), ...email, ...status }
+}
+
+/** An e-mail address has at most 320 characters, an external id fewer. */
+const startMax = 320
+
+/** Parses the beginning of an external id or e-mail address. Returns null for blank text. */
+function parseStart(text: string): string | null {
+  const trimmed = text.trim()
+  if (trimmed === '') return null
+  if (trimmed.length <= startMax && !/\p{Cc}/u.test(trimmed)) return trimmed
+  throw new DomainError(
+    'REQUEST_INVALID',
+    `startsWith must have at most ${startMax} characters and no control characters`,
+  )
 }
 
 export function parseStatus(text: string): UserState {

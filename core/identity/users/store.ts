@@ -184,15 +184,22 @@ export interface UserFilter {
   readonly appId: AppId
   readonly status: UserState | null
   readonly externalUserId: string | null
+  /** The beginning of the external id or, in small letters, of the e-mail address. */
+  readonly startsWith: string | null
   readonly after: Cursor | null
   readonly limit: number
 }
+
+/** Returns the pattern of texts that begin with `text`, whose own wildcards it escapes. */
+const beginsWith = (text: string): string => `${text.replace(/[\\%_]/g, '\\$&')}%`
 
 /**
  * Lists users in order of creation. Returns up to `limit + 1` rows; the extra row shows that there
  * are more.
  */
 export async function listUsers(db: Db, filter: UserFilter): Promise<User[]> {
+  const id = filter.startsWith === null ? null : beginsWith(filter.startsWith)
+  const email = filter.startsWith === null ? null : beginsWith(filter.startsWith.toLowerCase())
   const rows = await many<UserRow>(
     db,
     sql`
@@ -201,6 +208,7 @@ export async function listUsers(db: Db, filter: UserFilter): Promise<User[]> {
     where app_id = ${filter.appId}
       and (${filter.status}::text is null or status = ${filter.status})
       and (${filter.externalUserId}::text is null or external_user_id = ${filter.externalUserId})
+      and (${id}::text is null or external_user_id like ${id} or email like ${email})
       and (${filter.after?.id ?? null}::uuid is null
            or (created_at, id) > (${filter.after?.createdAt ?? null}::timestamptz, ${filter.after?.id ?? null}::uuid))
     order by created_at, id

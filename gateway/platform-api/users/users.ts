@@ -62,6 +62,11 @@ const DocumentedUser = asDocumented(UserBody, { formats: { email: 'email' } })
 const UsersQuery = Type.Object({
   status: Type.Optional(oneOf(statuses, 'Only users in this state.')),
   externalUserId: Type.Optional(text('only this user')),
+  startsWith: Type.Optional(
+    text(
+      'only users with this beginning of the external id, in which capital and small letters differ, or of the e-mail address',
+    ),
+  ),
   ...pageQuery,
 })
 

@@ -4,7 +4,6 @@ import { useIdempotencyKey } from './submission.ts'
 import { type Schemas, api, unwrap } from './client.ts'
 
 export type Wallet = Schemas['Wallet']
-export type Transaction = Schemas['WalletTransaction']
 export type Processor = Schemas['PaymentProcessor']
 
 /** Whose money is shown: of a user in billing mode merchant, otherwise of the app's owner. */
@@ -44,16 +43,19 @@ export const transactionsQuery = (payer: Payer) =>
     queryKey: [...keyOf(payer.clientId), 'transactions', payer.externalUserId],
     initialPageParam: '',
     getNextPageParam: ({ nextCursor }: Schemas['WalletTransactions']) => nextCursor,
-    queryFn: ({ pageParam: cursor }) =>
-      unwrap(
-        api.GET('/api/v1/apps/{clientId}/billing/wallet/transactions', {
-          params: {
-            path: { clientId: payer.clientId },
-            query: { ...payerQuery(payer), ...(cursor !== '' && { cursor }) },
-          },
-        }),
-      ),
+    queryFn: ({ pageParam: cursor }) => readTransactions(payer, cursor),
   })
+
+/** Reads a page of transactions; an empty cursor is the first page. */
+export const readTransactions = (payer: Payer, cursor: string) =>
+  unwrap(
+    api.GET('/api/v1/apps/{clientId}/billing/wallet/transactions', {
+      params: {
+        path: { clientId: payer.clientId },
+        query: { ...payerQuery(payer), ...(cursor !== '' && { cursor }) },
+      },
+    }),
+  )
 
 export const overageQuery = (clientId: string) =>
   queryOptions({

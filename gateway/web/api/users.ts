@@ -1,5 +1,6 @@
-import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query'
 import { type Schemas, api, unwrap } from './client.ts'
+import { readTransactions } from './money.ts'
 
 const listSize = '50'
 const historySize = '50'
@@ -13,27 +14,31 @@ export interface UserRef {
 
 export interface UserFilter {
   readonly status?: Schemas['User']['status']
+  /** The beginning of the external id or of the e-mail address. */
   readonly user?: string
 }
 
 const nextCursor = (page: { nextCursor?: string }): string | undefined => page.nextCursor
 const withCursor = (cursor: string) => (cursor === '' ? {} : { cursor })
 
+/** Users by status and beginning. While others load, those of the filter before stay. */
 export const usersQuery = (clientId: string, { status, user }: UserFilter) =>
   infiniteQueryOptions({
     queryKey: ['users', clientId, { status, user }],
     initialPageParam: '',
     getNextPageParam: nextCursor,
-    queryFn: ({ pageParam: cursor }) => {
+    placeholderData: keepPreviousData,
+    queryFn: ({ pageParam: cursor, signal }) => {
       const query = {
         limit: listSize,
         ...withCursor(cursor),
         ...(status !== undefined && { status }),
-        ...(user !== undefined && { externalUserId: user }),
+        ...(user !== undefined && { startsWith: user }),
       }
       return unwrap(
         api.GET('/api/v1/internal/apps/{clientId}/users', {
           params: { path: { clientId }, query },
+          signal,
         }),
       )
     },
@@ -82,18 +87,6 @@ export const subscriptionQuery = (user: UserRef) =>
           params: { path: { ...user } },
         }),
       ),
-  })
-
-/** Plans that users of the app can be on. */
-export const planChoicesQuery = (clientId: string) =>
-  queryOptions({
-    queryKey: ['plan-choices', clientId],
-    queryFn: async () => {
-      const plans = await unwrap(
-        api.GET('/api/v1/apps/{clientId}/plans', { params: { path: { clientId } } }),
-      )
-      return Array.isArray(plans) ? plans : []
-    },
   })
 
 export const keysQuery = (user: UserRef) =>
@@ -218,20 +211,13 @@ export const usersPayQuery = (clientId: string) =>
     },
   })
 
+/** Transactions of a user who pays. They are read again with everything else about the user. */
 export const transactionsQuery = (user: UserRef) =>
   infiniteQueryOptions({
     queryKey: about(user, 'transactions'),
     initialPageParam: '',
     getNextPageParam: nextCursor,
-    queryFn: ({ pageParam: cursor }) => {
-      const { clientId, externalUserId } = user
-      const query = { externalUserId, limit: listSize, ...withCursor(cursor) }
-      return unwrap(
-        api.GET('/api/v1/apps/{clientId}/billing/wallet/transactions', {
-          params: { path: { clientId }, query },
-        }),
-      )
-    },
+    queryFn: ({ pageParam: cursor }) => readTransactions(user, cursor),
   })
 
 /** The days of a UTC month on which the user was charged, the newest first, and their sum. */

@@ -1,7 +1,8 @@
 import { useQuery } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
 import { ApiError, type Schemas } from '../api/client.ts'
-import { type UserRef, planChoicesQuery } from '../api/users.ts'
+import { plansQuery } from '../api/plans.ts'
+import type { UserRef } from '../api/users.ts'
 import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
 import { Instant } from '../ui/instant.tsx'
@@ -27,7 +28,7 @@ const timings: Readonly<Record<When, string>> = {
 
 /** Moves a user to another plan. Asks before, because a card may be charged. */
 export function ChangePlan({ user, currentId }: ChangePlanProps): ReactNode {
-  const plans = useQuery(planChoicesQuery(user.clientId))
+  const plans = useQuery(plansQuery(user.clientId))
   const [wanted, setWanted] = useState('')
   const [when, setWhen] = useState<When>('either')
   /** The plan in the dialog. The list loses it as soon as the user is on it. */

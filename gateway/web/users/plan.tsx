@@ -1,7 +1,8 @@
 import { useQuery } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
 import type { Schemas } from '../api/client.ts'
-import { type UserRef, planChoicesQuery, subscriptionQuery } from '../api/users.ts'
+import { plansQuery } from '../api/plans.ts'
+import { type UserRef, subscriptionQuery } from '../api/users.ts'
 import { Micros } from '../ui/amount.tsx'
 import { Answer } from '../ui/answer.tsx'
 import { Button } from '../ui/button.tsx'
@@ -115,7 +116,7 @@ function Scheduled({ read: { pendingPlan, pendingCancel } }: { read: Read }): Re
 /** Cancels the plan, or what is scheduled for it. */
 function Endings({ user, read }: { user: UserRef; read: Read }): ReactNode {
   const [asked, setAsked] = useState<'cancel' | 'resume' | null>(null)
-  const plans = useQuery(planChoicesQuery(user.clientId))
+  const plans = useQuery(plansQuery(user.clientId))
   const { subscription, pendingPlan, pendingCancel } = read
   if (subscription === null) return null
   const isOnStarter = plans.data?.find((plan) => plan.isStarterDefault)?.id === subscription.planId

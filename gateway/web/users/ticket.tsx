@@ -42,6 +42,13 @@ export function Ticket({ clientId, eventId }: TicketProps): ReactNode {
                 </li>
               ))}
             </ol>
+            {data.sale !== undefined && (
+              <p>
+                <Link to="/$clientId/receipts" params={{ clientId }} search={{ ticket: eventId }}>
+                  Check its signed receipt
+                </Link>
+              </p>
+            )}
           </>
         )}
       </Answer>

@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
-import { type ReactNode, useState } from 'react'
+import type { ReactNode } from 'react'
 import type { Schemas } from '../api/client.ts'
 import { useRights } from '../api/rights.ts'
 import { type UserFilter, usersQuery } from '../api/users.ts'
@@ -12,6 +12,7 @@ import { Name } from '../ui/name.tsx'
 import { Page } from '../ui/page.tsx'
 import { Empty } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
+import { useSearchText } from '../ui/search/search-text.ts'
 import { CreateUser } from './create-user.tsx'
 import { UserStatus, statuses } from './status.tsx'
 
@@ -24,8 +25,8 @@ export function Users(): ReactNode {
   return (
     <Page title="Users" about="Everybody who may spend through this app, the oldest first.">
       {canEdit && <CreateUser clientId={clientId} />}
-      <section className="card" aria-label="Users">
-        <Filter key={filter.user ?? ''} filter={filter} />
+      <section className="card" aria-label="Users" aria-busy={users.isPlaceholderData}>
+        <Filter filter={filter} />
         <Answer query={users}>
           {({ pages }) => {
             const found = pages.flatMap((page) => page.users)
@@ -42,33 +43,42 @@ export function Users(): ReactNode {
   )
 }
 
-function Filter({ filter }: { filter: UserFilter }): ReactNode {
+/** Searches while the reader types. The address has what is shown. */
+function Filter({ filter: { status, user = '' } }: { filter: UserFilter }): ReactNode {
   const navigate = useNavigate({ from: '/$clientId/users' })
-  const { status, user = '' } = filter
-  const [text, setText] = useState(user)
-  const show = (search: UserFilter): void => void navigate({ search })
-  const withStatus = status === undefined ? {} : { status }
+  const [text, setText] = useSearchText(user, (wanted) => {
+    void navigate({
+      // The first letters make an entry of the history, and the next ones change it.
+      replace: user !== '',
+      resetScroll: false,
+      search: ({ status }) => ({
+        ...(status && { status }),
+        ...(wanted !== '' && { user: wanted }),
+      }),
+    })
+  })
   return (
-    <form
-      className="row"
-      role="search"
-      onSubmit={(event) => {
-        event.preventDefault()
-        const wanted = text.trim()
-        show({ ...withStatus, ...(wanted !== '' && { user: wanted }) })
-      }}
-    >
+    <form className="row" role="search" onSubmit={(event) => event.preventDefault()}>
       <label>
-        External id, complete
-        <input type="search" value={text} onChange={(event) => setText(event.target.value)} />
+        Beginning of the external id or e-mail address
+        <input
+          type="search"
+          maxLength={200}
+          autoComplete="off"
+          spellCheck={false}
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+        />
       </label>
       <label>
         Status
         <select
           value={status ?? ''}
           onChange={(event) => {
-            const wanted = statuses.find((one) => one === event.target.value)
-            show({ ...(wanted && { status: wanted }), ...(user !== '' && { user }) })
+            const chosen = statuses.find((one) => one === event.target.value)
+            void navigate({
+              search: ({ user }) => ({ ...(chosen && { status: chosen }), ...(user && { user }) }),
+            })
           }}
         >
           <option value="">all</option>
@@ -77,8 +87,9 @@ function Filter({ filter }: { filter: UserFilter }): ReactNode {
           ))}
         </select>
       </label>
-      <Button type="submit">Find</Button>
-      {(user !== '' || status !== undefined) && <Button onClick={() => show({})}>Show all</Button>}
+      {(user !== '' || status !== undefined) && (
+        <Button onClick={() => void navigate({ search: {} })}>Show all</Button>
+      )}
     </form>
   )
 }
@@ -88,8 +99,8 @@ function NoUsers({ filter: { user, status } }: { filter: UserFilter }): ReactNod
     return (
       <Empty>
         <p>
-          No {status} user has the external id “<Name>{user}</Name>”. The search finds complete ids
-          only; capital and small letters differ.
+          No {status} user has an external id or e-mail address that begins with “
+          <Name>{user}</Name>”. In external ids, capital and small letters differ.
         </p>
       </Empty>
     )
