@@ -37,7 +37,7 @@ import type { DeliveryStatus } from './api/webhooks.ts'
 import { deliveryStatuses } from './webhooks/deliveries.tsx'
 import { Webhook } from './webhooks/webhook.tsx'
 import { Webhooks } from './webhooks/webhooks.tsx'
-import { parseOverviewSearch, parseUsageSearch } from './ui/usage/search.ts'
+import { parseOverviewSearch, parseUsageSearch, toText } from './ui/usage/search.ts'
 import { Usage } from './usage/usage.tsx'
 
 const utcDay = /^\d{4}-\d{2}-\d{2}$/
@@ -134,6 +134,16 @@ const money = createRoute({
     // A user's id that looks like a number is read as one.
     const text = typeof user === 'number' ? String(user) : user
     return typeof text === 'string' && text !== '' ? { user: text } : {}
+  },
+})
+/** Loads the library of signatures only when it is opened. */
+const receipts = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/receipts',
+  component: lazyRouteComponent(() => import('./receipts/receipts.tsx'), 'Receipts'),
+  validateSearch: ({ ticket }: Record<string, unknown>): { ticket?: string } => {
+    const text = toText(ticket)
+    return text === undefined ? {} : { ticket: text }
   },
 })
 const users = createRoute({
@@ -237,6 +247,7 @@ const routeTree = root.addChildren([
   settings,
   team,
   audit,
+  receipts,
   users,
   user,
   operate.addChildren([

@@ -1,49 +1,8 @@
+import { type Leaf, leafText } from '../../../proto/receipts/leaf.ts'
 import { formatDecimal18 } from '../../lib/money.ts'
 import { hashLeaf } from './merkle.ts'
 
-/**
- * A ticket as a leaf of the daily tree: the values fixed when it was booked (docs/receipts.md,
- * "Leaf"). Pure.
- */
-
-/** The members of a leaf. Their order is part of the format. */
-export const leafMembers = [
-  'clientId',
-  'eventId',
-  'endUserId',
-  'sessionId',
-  'sequenceNumber',
-  'gatewayRequestId',
-  'manifestId',
-  'pipeline',
-  'modelId',
-  'signedAt',
-  'receivedAt',
-  'feeWei',
-  'rateSource',
-  'rateObservedAt',
-  'usdPerEth',
-  'networkCostUsd',
-  'termsId',
-  'retailCostUsd',
-  'platformFeeUsd',
-  'platformFeeWei',
-  'chargeId',
-] as const
-
-/**
- * All members are text; `termsId` is null for a ticket without a plan version. Instants are UTC
- * with microseconds.
- */
-export type Leaf = Readonly<Record<Exclude<(typeof leafMembers)[number], 'termsId'>, string>> & {
-  readonly termsId: string | null
-}
-
-const version = 'tollgate-ticket-1'
-
-/** The hashed bytes: a JSON array of the version and the members, without blanks. */
-const leafText = (leaf: Leaf): string =>
-  JSON.stringify([version, ...leafMembers.map((member) => leaf[member])])
+export type { Leaf } from '../../../proto/receipts/leaf.ts'
 
 /** Hash of a ticket in the tree of its day. */
 export const hashOfLeaf = (leaf: Leaf): Buffer => hashLeaf(leafText(leaf))

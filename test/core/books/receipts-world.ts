@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll } from 'vitest'
 import { day, observedRate } from '../support.ts'
+import { checkReceipt } from '../../../gateway/web/receipts/check.ts'
+import { readKeys, readReceipt } from '../../../gateway/web/receipts/document.ts'
 import { type BooksWorld, buildRoots, startBooks, tollgate } from './support.ts'
 
 /** A deployment with rates, for tests of receipts and roots. */
@@ -66,6 +68,23 @@ export const get = (id: string, name: string) =>
   tollgate('receipt', 'get', id, '--out', file(name), '--jwks', file('keys.json'))
 export const verify = (name: string, ...more: string[]) =>
   tollgate('receipt', 'verify', file(name), '--jwks', file('keys.json'), ...more)
+
+/**
+ * Checks a file as the dashboard does in the browser, which finds `listed` as the service's root of
+ * the day. Returns the names of the failed checks.
+ */
+export async function failuresInBrowser(
+  name: string,
+  { keys = 'keys.json', listed = null }: { keys?: string; listed?: string | null } = {},
+): Promise<string[]> {
+  const [text, trusted] = await Promise.all([readFile(file(name), 'utf8'), json(keys)])
+  const { checks } = await checkReceipt(readReceipt(text), {
+    keys: readKeys(JSON.stringify(trusted)),
+    issuer: null,
+    findRoot: async () => listed,
+  })
+  return checks.filter(({ isRight }) => isRight === false).map((check) => check.name)
+}
 
 /** Decodes the claims of a receipt. */
 export const claimsOf = ({ receipt }: Record<string, unknown>): unknown =>

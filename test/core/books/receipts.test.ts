@@ -14,6 +14,7 @@ import {
   get,
   verify,
   claimsOf,
+  failuresInBrowser,
   json,
   put,
   setUpReceipts,
@@ -258,6 +259,22 @@ describe('tollgate receipt verify', () => {
     const { code, text } = await verify('forged.json')
     expect(text).toContain(line)
     expect(code).toBe(1)
+    // The dashboard's check in the browser finds the same.
+    const found = await failuresInBrowser('forged.json').catch(() => ['file'])
+    expect(found[0]?.toLowerCase()).toBe(/WRONG {2}(.*?):/.exec(text)?.[1])
+  })
+
+  it('accepts receipts in the browser, and compares them with the listed root', async () => {
+    for (const name of ['a.json', 'b.json', 'early.json'])
+      expect(await failuresInBrowser(name)).toEqual([])
+    const { root } = await json('a.json')
+    expect(await failuresInBrowser('a.json', { listed: String(root) })).toEqual([])
+    const other = ['Root that the service lists']
+    expect(await failuresInBrowser('a.json', { listed: 'e30.e30.e30' })).toEqual(other)
+    await put('no-keys.json', { keys: [] })
+    expect(await failuresInBrowser('a.json', { keys: 'no-keys.json' })).toEqual([
+      'Signature of the receipt',
+    ])
   })
 
   it('rejects untrusted keys, and requires --jwks', async () => {

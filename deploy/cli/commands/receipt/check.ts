@@ -1,10 +1,12 @@
 import { hash } from 'node:crypto'
 import { compactVerify, decodeProtectedHeader, importJWK } from 'jose'
-import { type Leaf, hashOfLeaf, leafMembers } from '../../../../core/books/receipts/leaf.ts'
+import { hashOfLeaf } from '../../../../core/books/receipts/leaf.ts'
 import { isUnderstood } from '../../../../core/lib/foreign-tokens/form.ts'
 import { type JsonObject, isObject, parseObject } from '../../../../core/lib/json.ts'
 import { rootOfInclusion } from '../../../../core/books/receipts/merkle.ts'
-import { computeSums } from './arithmetic.ts'
+import { toLeaf } from '../../../../proto/receipts/leaf.ts'
+import { statementTypes } from '../../../../proto/receipts/statements.ts'
+import { computeSums } from '../../../../proto/receipts/sums.ts'
 import type { Jwk, ReceiptDocument, RootDocument } from './document.ts'
 
 /** Checks a receipt offline, with keys and stored roots that the caller trusts. */
@@ -23,11 +25,7 @@ export interface Trusted {
   readonly roots: readonly RootDocument[] | null
 }
 
-const types = {
-  receipt: 'tollgate-receipt+jwt',
-  root: 'tollgate-receipt-root+jwt',
-  'provisional root': 'tollgate-receipt-provisional-root+jwt',
-} as const
+const types = statementTypes
 const algorithms = ['RS256', 'ES256']
 
 /** Runs all checks in order. Stops after a bad signature, because the content is then unproven. */
@@ -166,13 +164,6 @@ function checkInclusion({ proof, receipt, day }: Proved, name: string): Check {
     isRight: root !== null && root.toString('hex') === day['rootHash'],
     text: `${path.length} hashes lead from the ticket to the root ${String(day['rootHash'])}`,
   }
-}
-
-function toLeaf(ticket: unknown): Leaf | null {
-  if (!isObject(ticket)) return null
-  const isText = (name: string): boolean =>
-    typeof ticket[name] === 'string' || (name === 'termsId' && ticket[name] === null)
-  return leafMembers.every(isText) ? (ticket as Leaf) : null
 }
 
 /** Checks that the root is among the stored ones, and that these form a chain. */

@@ -1,9 +1,12 @@
-import { type JsonObject, isObject } from '../../../../core/lib/json.ts'
-
 /**
  * Recomputes the sums of a receipt (docs/receipts.md, "Arithmetic"): integers scaled by 10^18, each
  * rounded down once.
  */
+
+type JsonObject = Readonly<Record<string, unknown>>
+
+const isObject = (value: unknown): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 export interface Sum {
   readonly name: string

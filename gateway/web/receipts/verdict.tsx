@@ -1,0 +1,100 @@
+import type { ReactNode } from 'react'
+import { isObject, readText } from '../../../core/lib/json.ts'
+import { Instant } from '../ui/instant.tsx'
+import { Name } from '../ui/name.tsx'
+import { TableBox } from '../ui/table-box.tsx'
+import type { Check, Verdict } from './check.ts'
+
+/** What all checks together mean, each check, and what the receipt says. */
+export const Result = ({ checks, claims }: Verdict): ReactNode => {
+  const wrong = checks.filter(({ isRight }) => isRight === false)
+  return (
+    <>
+      {wrong.length > 0 ? (
+        <p className="problem" role="status">
+          This receipt is wrong. Do not trust it. Failed: {wrong.map(({ name }) => name).join(', ')}
+          .
+        </p>
+      ) : (
+        <p role="status">
+          <strong>This receipt is right.</strong>
+          {checks.some(({ isRight }) => isRight === null) &&
+            ' Some checks need data that it lacks.'}
+        </p>
+      )}
+      <CheckTable checks={checks} />
+      {wrong.length === 0 && claims && <Ticket claims={claims} />}
+    </>
+  )
+}
+
+const CheckTable = ({ checks }: { checks: readonly Check[] }): ReactNode => (
+  <TableBox label="Table of checks">
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">Check</th>
+          <th scope="col">Result</th>
+          <th scope="col">Details</th>
+        </tr>
+      </thead>
+      <tbody>
+        {checks.map(({ name, isRight, text }) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            <td>
+              <Badge isRight={isRight} />
+            </td>
+            <td className="details">{text}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  </TableBox>
+)
+
+function Badge({ isRight }: { isRight: boolean | null }): ReactNode {
+  if (isRight === null) return <span className="badge warn">not checked</span>
+  return isRight ? (
+    <span className="badge good">right</span>
+  ) : (
+    <span className="badge bad">wrong</span>
+  )
+}
+
+const facts = [
+  ['Event id', 'eventId'],
+  ['Pipeline', 'pipeline'],
+  ['Model', 'modelId'],
+  ['Fee in wei', 'feeWei'],
+  ['USD for one ETH', 'usdPerEth'],
+  ['Network cost in USD', 'networkCostUsd'],
+  ['Price for the user in USD', 'retailCostUsd'],
+  ['Platform fee in USD', 'platformFeeUsd'],
+] as const
+
+/** What a right receipt states about its ticket. */
+function Ticket({ claims }: { claims: Readonly<Record<string, unknown>> }): ReactNode {
+  const ticket = isObject(claims['ticket']) ? claims['ticket'] : {}
+  const user = claims['externalUserId']
+  return (
+    <dl className="facts" aria-label="The ticket">
+      <div>
+        <dt>User</dt>
+        <dd>{typeof user === 'string' ? <Name>{user}</Name> : 'deleted'}</dd>
+      </div>
+      <div>
+        <dt>Signed</dt>
+        <dd>
+          <Instant at={readText(ticket['signedAt'])} />
+        </dd>
+      </div>
+      {facts.map(([name, member]) => (
+        <div key={member}>
+          <dt>{name}</dt>
+          <dd>{readText(ticket[member])}</dd>
+        </div>
+      ))}
+    </dl>
+  )
+}
