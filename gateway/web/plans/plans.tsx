@@ -7,6 +7,7 @@ import { Dollars, Micros } from '../ui/amount.tsx'
 import { Answer } from '../ui/answer.tsx'
 import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
+import { Instant } from '../ui/instant.tsx'
 import { Page } from '../ui/page.tsx'
 import { percentOfRate } from '../ui/rates.ts'
 import { Failure } from '../ui/states.tsx'
@@ -179,6 +180,22 @@ const Prices = ({ plan }: { plan: Plan }): ReactNode => (
 const PlanState = ({ plan }: { plan: Plan }): ReactNode => (
   <>
     <span className={plan.status === 'active' ? 'badge good' : 'badge'}>{plan.status}</span>
-    {plan.syncError !== null && <small>not synced: {plan.syncError}</small>}
+    {plan.syncError === null ? (
+      plan.lastSyncedAt !== null && (
+        <small>
+          synced <Instant at={plan.lastSyncedAt} />
+        </small>
+      )
+    ) : (
+      <small className="bad">
+        Not synced: {plan.syncError}
+        {plan.lastSyncedAt !== null && (
+          <>
+            {' '}
+            The last sync that succeeded: <Instant at={plan.lastSyncedAt} />.
+          </>
+        )}
+      </small>
+    )}
   </>
 )

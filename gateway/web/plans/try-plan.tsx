@@ -7,6 +7,7 @@ import { Instant } from '../ui/instant.tsx'
 import { Failure } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
 import { dayOf } from '../ui/usage/range.ts'
+import { TrialChart } from './trial-chart.tsx'
 
 const dayMs = 86_400_000
 
@@ -47,6 +48,15 @@ export function TryPlan({
           Before (UTC)
           <input type="date" required value={to} onChange={(event) => setTo(event.target.value)} />
         </label>
+        <Button
+          onClick={() => {
+            const { first, next } = lastMonth(now)
+            setFrom(first)
+            setTo(next)
+          }}
+        >
+          Last month
+        </Button>
         <Button type="submit" disabled={!terms || trial.isPending}>
           {trial.isPending ? 'Replaying …' : 'Try'}
         </Button>
@@ -59,6 +69,13 @@ export function TryPlan({
       {trial.data && <Result whatIf={trial.data} />}
     </section>
   )
+}
+
+/** The first day of the UTC month before, and the first day after it. */
+function lastMonth(now: number): { first: string; next: string } {
+  const date = new Date(now)
+  const [year, month] = [date.getUTCFullYear(), date.getUTCMonth()]
+  return { first: dayOf(Date.UTC(year, month - 1)), next: dayOf(Date.UTC(year, month)) }
 }
 
 const figures = [
@@ -77,6 +94,13 @@ const Result = ({ whatIf: { total, runOuts, moreRunOuts } }: { whatIf: WhatIf })
       {formatCount(total.usersPayingSame)} the same. Tickets:{' '}
       {BigInt(total.tickets).toLocaleString('en-US')}.
     </p>
+    <TrialChart
+      pairs={figures.map(([name, field]) => ({
+        name,
+        booked: total.today[field],
+        trial: total.whatIf[field],
+      }))}
+    />
     <TableBox label="Table of the trial">
       <table>
         <thead>

@@ -96,6 +96,18 @@ describe.runIf(executablePath)('plans in the dashboard', () => {
       })
       .toMatch(/Revenue\s+\$0\.36\s+\$0\.72/)
     await page.getByText('Users with tickets: 1, of whom 1 would pay more').waitFor()
+    const widths = await page
+      .locator('.pairs > div')
+      .filter({ hasText: 'Revenue' })
+      .locator('rect')
+      .evaluateAll((bars: { getAttribute(name: string): string | null }[]) =>
+        bars.map((bar) => Number(bar.getAttribute('width'))),
+      )
+    expect((widths[1] ?? 0) / (widths[0] ?? 0)).toBeCloseTo(2)
+    await page.getByRole('button', { name: 'Last month' }).click()
+    const [first] = new Date(new Date().setUTCDate(0)).toISOString().split(/-\d\dT/)
+    expect(await page.getByLabel('From (UTC)').inputValue()).toBe(`${first}-01`)
+    expect(await page.getByLabel('Before (UTC)').inputValue()).toMatch(/-01$/)
     expect((await readPlans(page)).map(({ name }) => name)).not.toContain('Double')
   })
 
