@@ -8,7 +8,7 @@ import {
   violations,
 } from '../../support/web/dashboard.ts'
 
-describe.runIf(executablePath)('plans in the dashboard', () => {
+describe.runIf(executablePath)('plans and receipts in the dashboard', () => {
   const { clientId, open, logIn, owner, show, forgive, inviteViewer, spend } = setUpDashboard()
   beforeAll(async () => {
     await inviteViewer()
@@ -109,6 +109,50 @@ describe.runIf(executablePath)('plans in the dashboard', () => {
     expect(await page.getByLabel('From (UTC)').inputValue()).toBe(`${first}-01`)
     expect(await page.getByLabel('Before (UTC)').inputValue()).toMatch(/-01$/)
     expect((await readPlans(page)).map(({ name }) => name)).not.toContain('Double')
+  })
+
+  it('checks the signed receipt of a ticket, and finds what was changed in it', async () => {
+    const usage = `/${clientId()}/users/ada?part=usage`
+    const page = await owner(usage)
+    await expect
+      .poll(async () => {
+        await show(page, usage)
+        return page.getByRole('link', { name: /^Explain the ticket/ }).count()
+      })
+      .toBe(1)
+    await page.getByRole('link', { name: /^Explain the ticket/ }).click()
+    await page.getByRole('link', { name: 'Check its signed receipt' }).click()
+    await page.getByText('This receipt is right.').waitFor()
+    const rows = page.getByRole('region', { name: 'Table of checks' }).getByRole('row')
+    expect(await rows.filter({ hasText: 'Signature of the receipt' }).innerText()).toContain(
+      'right',
+    )
+    expect(await page.getByRole('main').innerText()).toMatch(/User\s+ada\s/)
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme })
+      expect({ colorScheme, found: await violations(page) }).toEqual({ colorScheme, found: [] })
+    }
+    await page.setViewportSize({ width: 360, height: 800 })
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(360)
+    const field = page.getByLabel('The JSON of the receipt')
+    const document: { receipt: string; proof: object } = JSON.parse(await field.inputValue())
+    const wrong = page.getByText('This receipt is wrong.')
+    await field.fill(JSON.stringify({ ...document, proof: { ...document.proof, treeSize: 2 } }))
+    await wrong.waitFor()
+    expect(await wrong.innerText()).toContain('Place in the charge')
+    const [head, body = '', signature] = document.receipt.split('.')
+    const cheaper = atob(body.replaceAll('-', '+').replaceAll('_', '/')).replace('"0.36"', '"0.16"')
+    const forged = [head, Buffer.from(cheaper, 'latin1').toString('base64url'), signature].join('.')
+    await field.fill(JSON.stringify({ ...document, receipt: forged }))
+    await expect.poll(() => wrong.innerText()).toContain('Signature of the receipt')
+    expect(await page.getByText('Network cost in USD').count()).toBe(0)
+    await field.fill('nothing')
+    await page.getByText('This is not JSON.').waitFor()
+    const keys = page.getByLabel('Public keys that you kept')
+    await page.getByText('Keys', { exact: true }).click()
+    await keys.fill('{"keys":[]}')
+    await field.fill(JSON.stringify(document))
+    await page.getByText('is not among the 0 trusted keys').waitFor()
   })
 
   it('explains what is wrong before and after it is sent, and keeps what was typed', async () => {
