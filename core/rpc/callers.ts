@@ -193,6 +193,12 @@ export function idempotencyScope(
     : `${caller.clientId}:${caller.accountId}:${noun}`
 }
 
+/** Like `idempotencyScope`, for requests about the deployment instead of an app. */
+export const deploymentIdempotencyScope = (
+  caller: AccountCaller | OperatorCaller,
+  noun: string,
+): string => `${caller.kind === 'operator' ? 'operator' : caller.accountId}:${noun}`
+
 /** The operator as an actor in the audit log, in the form that `createOperatorLog` uses. */
 export const operatorActor = (context: {
   readonly correlationId: string

@@ -2,7 +2,14 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/signer/v1/signers
 import { DomainError } from '../../../proto/errors.ts'
 import { toSeconds } from '../../lib/time.ts'
 import { parseIdempotencyKey } from '../../shared/idempotency.ts'
-import { type AppOperatorCaller, type MemberCaller, toActor } from '../../rpc/callers.ts'
+import {
+  type AccountCaller,
+  type AppOperatorCaller,
+  type MemberCaller,
+  type OperatorCaller,
+  deploymentIdempotencyScope,
+  toActor,
+} from '../../rpc/callers.ts'
 import {
   appOperator,
   appOperatorWrite,
@@ -15,32 +22,32 @@ import {
 } from '../../rpc/guards.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import type { OwnSecretRequest, OwnSecrets, SecretOwner } from './own-secrets.ts'
-import type { Signers } from './service.ts'
-import type { OwnSecretRow, Purpose, SecretRow, SignerRow } from './store.ts'
+import type { SignerOperator, Signers } from './service.ts'
+import type { OwnSecretRow, Purpose, SecretRow } from './store.ts'
 
 const administering = orOperator(platformAdmin(), operatorWrite())
 
 export function createSignersRpc({ signers }: { signers: Signers }) {
   const signersService: Handlers<pb.SignersServiceServer> = {
-    createSigner: rpc(administering, async (request: pb.CreateSignerRequest, caller, context) => {
-      const { signer, credentials } = await signers.create(request, toActor(caller, context))
-      return { signer: toInfo(signer), credentials }
-    }),
+    createSigner: rpc(
+      administering,
+      async ({ idempotencyKey, ...request }: pb.CreateSignerRequest, caller, context) =>
+        signers.create(request, toOperator(caller, context, idempotencyKey)),
+    ),
     listSigners: rpc(
       orOperator(platformAdmin(), operator()),
       async (_request: pb.ListSignersRequest) => ({
-        signers: (await signers.list()).map(toInfo),
+        signers: await signers.list(),
       }),
     ),
-    rotateSigner: rpc(administering, async (request: pb.RotateSignerRequest, caller, context) => ({
-      credentials: await signers.rotate(
-        request.name,
-        request.overlapSeconds,
-        toActor(caller, context),
-      ),
-    })),
+    rotateSigner: rpc(
+      administering,
+      async ({ idempotencyKey, ...request }: pb.RotateSignerRequest, caller, context) => ({
+        credentials: await signers.rotate(request, toOperator(caller, context, idempotencyKey)),
+      }),
+    ),
     updateSigner: rpc(administering, async (request: pb.UpdateSignerRequest, caller, context) => ({
-      signer: toInfo(await signers.setApps(request.name, request, toActor(caller, context))),
+      signer: await signers.setApps(request.name, request, toActor(caller, context)),
     })),
     deleteSigner: rpc(administering, async ({ name }: pb.DeleteSignerRequest, caller, context) => {
       await signers.remove(name, toActor(caller, context))
@@ -77,6 +84,16 @@ export function createAppSecretsRpc({ ownSecrets }: { ownSecrets: OwnSecrets }) 
   return { appSecretService }
 }
 
+const toOperator = (
+  caller: AccountCaller | OperatorCaller,
+  context: Context,
+  idempotencyKey: string | undefined,
+): SignerOperator => ({
+  actor: toActor(caller, context),
+  idempotencyScope: deploymentIdempotencyScope(caller, 'signers'),
+  idempotencyKey: parseIdempotencyKey(idempotencyKey),
+})
+
 const toOwner = (caller: MemberCaller | AppOperatorCaller, context: Context): SecretOwner => ({
   appId: caller.appId,
   clientId: caller.clientId,
@@ -104,15 +121,6 @@ const toAppSecret = ({ id, purpose, created_at, ends_at }: OwnSecretRow): pb.App
   purpose,
   createdAt: created_at.toISOString(),
   expiresAt: ends_at?.toISOString(),
-})
-
-const toInfo = (row: SignerRow): pb.SignerInfo => ({
-  name: row.name,
-  allApps: row.all_apps,
-  clientIds: row.client_ids,
-  mayPushEvents: row.may_push_events,
-  createdAt: row.created_at.toISOString(),
-  secrets: row.secrets,
 })
 
 const toSecret = ({ all_apps, client_ids, ends_at, ...row }: SecretRow): pb.SignerSecret => ({

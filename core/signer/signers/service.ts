@@ -12,6 +12,16 @@ export interface AppsOfSigner {
   readonly clientIds: readonly string[]
 }
 
+export type SignerInfo = ReturnType<typeof toInfo>
+
+/** The caller that makes secrets of signers. */
+export interface SignerOperator {
+  readonly actor: Actor
+  /** Scope of the caller's idempotency keys. */
+  readonly idempotencyScope: string
+  readonly idempotencyKey: string | undefined
+}
+
 interface SignerChange {
   readonly action: string
   readonly name: string
@@ -27,30 +37,33 @@ export const overlapMax = 2_592_000
  * Signers with their secrets and apps (docs/decisions/53.md). Every change reaches sidecars
  * immediately.
  */
-export function createSigners({ pool, invalidations, now }: Shared) {
+export function createSigners({ pool, idempotency, invalidations, now }: Shared) {
+  /** Throws CONFLICT when the name is taken. Only this response contains the secrets. */
   async function create(
     request: AppsOfSigner & { readonly name: string; readonly mayPushEvents: boolean },
-    actor: Actor,
+    operator: SignerOperator,
   ) {
     if (!nameForm.test(request.name))
       throw invalid('name must be lower-case letters, digits and hyphens, at most 63')
     const signer = { ...request, id: uuidV7() }
-    const credentials = await change(
-      { action: 'signer.create', name: request.name, actor },
-      async (db) => {
-        if (!(await store.insertSigner(db, signer, now())))
-          throw new DomainError('CONFLICT', `the signer ${request.name} already exists`)
-        await bindApps(db, signer.id, request)
-        return issue(db, signer.id, request.mayPushEvents)
-      },
-    )
-    return { signer: await find(request.name), credentials }
+    return makeSecrets({ action: 'signer.create', request }, operator, async (db) => {
+      if (!(await store.insertSigner(db, signer, now())))
+        throw new DomainError('CONFLICT', `the signer ${request.name} already exists`)
+      await bindApps(db, signer.id, request)
+      const credentials = await issue(db, signer.id, request.mayPushEvents)
+      return { signer: await find(db, request.name), credentials }
+    })
   }
 
-  async function rotate(name: string, overlapSeconds: number, actor: Actor) {
+  /** The old secrets stay valid for the overlap. Only this response contains the new ones. */
+  async function rotate(
+    request: { readonly name: string; readonly overlapSeconds: number },
+    operator: SignerOperator,
+  ) {
+    const { name, overlapSeconds } = request
     if (!Number.isInteger(overlapSeconds) || overlapSeconds < 0 || overlapSeconds > overlapMax)
       throw invalid(`overlap_seconds must be from 0 to ${overlapMax}`)
-    return change({ action: 'signer.rotate', name, actor }, async (db) => {
+    return makeSecrets({ action: 'signer.rotate', request }, operator, async (db) => {
       const { id, may_push_events } = await lock(db, name)
       await store.endSecrets(db, id, addSeconds(now(), overlapSeconds))
       return issue(db, id, may_push_events)
@@ -67,7 +80,7 @@ export function createSigners({ pool, invalidations, now }: Shared) {
         )
       await bindApps(db, id, apps)
     })
-    return find(name)
+    return find(pool, name)
   }
 
   async function remove(name: string, actor: Actor): Promise<void> {
@@ -76,20 +89,38 @@ export function createSigners({ pool, invalidations, now }: Shared) {
     })
   }
 
+  /** Like `change`. A repetition with the same key gets the first response, secrets included. */
+  async function makeSecrets<T>(
+    { action, request }: { readonly action: string; readonly request: { readonly name: string } },
+    { actor, idempotencyScope: scope, idempotencyKey: key }: SignerOperator,
+    work: (db: Db) => Promise<T>,
+  ): Promise<T> {
+    const { name } = request
+    const response = await idempotency.once(
+      { scope, key, body: { action, ...request }, holdsSecret: true },
+      (db) => audited(db, { action, name, actor }, work),
+    )
+    await invalidations.publish({ kind: 'signer', id: name })
+    return response
+  }
+
   /** Runs `work` in a transaction with its audit row, then notifies every sidecar. */
-  async function change<T>(
+  async function change<T>(signerChange: SignerChange, work: (db: Db) => Promise<T>): Promise<T> {
+    const result = await tx(pool, (db) => audited(db, signerChange, work))
+    await invalidations.publish({ kind: 'signer', id: signerChange.name })
+    return result
+  }
+
+  async function audited<T>(
+    db: Db,
     { action, name, actor }: SignerChange,
     work: (db: Db) => Promise<T>,
   ): Promise<T> {
-    const result = await tx(pool, async (db) => {
-      // An entry about an app's own signer is in the audit log of that app.
-      const appId = (await store.lockSigner(db, name))?.app_id ?? null
-      const value = await work(db)
-      await auditSuccess(db, { appId, actor, action, details: { signer: name }, at: now() })
-      return value
-    })
-    await invalidations.publish({ kind: 'signer', id: name })
-    return result
+    // An entry about an app's own signer is in the audit log of that app.
+    const appId = (await store.lockSigner(db, name))?.app_id ?? null
+    const value = await work(db)
+    await auditSuccess(db, { appId, actor, action, details: { signer: name }, at: now() })
+    return value
   }
 
   async function bindApps(db: Db, id: string, { allApps, clientIds }: AppsOfSigner): Promise<void> {
@@ -115,10 +146,11 @@ export function createSigners({ pool, invalidations, now }: Shared) {
     return signer
   }
 
-  const list = (): Promise<store.SignerRow[]> => store.listSigners(pool, now())
+  const list = async (db: Db = pool): Promise<SignerInfo[]> =>
+    (await store.listSigners(db, now())).map(toInfo)
 
-  async function find(name: string): Promise<store.SignerRow> {
-    const signer = (await list()).find((one) => one.name === name)
+  async function find(db: Db, name: string): Promise<SignerInfo> {
+    const signer = (await list(db)).find((one) => one.name === name)
     if (!signer) throw noSuchSigner(name)
     return signer
   }
@@ -128,7 +160,7 @@ export function createSigners({ pool, invalidations, now }: Shared) {
     rotate,
     setApps,
     remove,
-    list,
+    list: () => list(),
     listSecrets: () => store.listSecrets(pool, now()),
   }
 }
@@ -147,6 +179,15 @@ export function createSignerSecret(
   const key = randomBytes(32)
   return { id, purpose, key, hash: createHmac('sha256', key).update(text).digest(), text }
 }
+
+const toInfo = (row: store.SignerRow) => ({
+  name: row.name,
+  allApps: row.all_apps,
+  clientIds: row.client_ids,
+  mayPushEvents: row.may_push_events,
+  createdAt: row.created_at.toISOString(),
+  secrets: row.secrets,
+})
 
 const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
 const noSuchSigner = (name: string): DomainError =>

@@ -3,7 +3,7 @@ import type {
   SignerInfo,
 } from '../../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import { action, createCommand } from '../command.ts'
-import { argument, integer, list, toggle } from '../options.ts'
+import { argument, idempotencyKey, integer, list, toggle } from '../options.ts'
 import { table } from '../output.ts'
 
 const name = argument('NAME')
@@ -37,7 +37,12 @@ export const signer = createCommand('signer', {
   actions: {
     create: action({
       text: 'Makes a signer that signs for these apps only, and prints its secrets once. With --events it may also push the events of those apps, with a separate secret.',
-      options: { name, ...apps, mayPushEvents: toggle({ flag: 'events' }) },
+      options: {
+        name,
+        ...apps,
+        mayPushEvents: toggle({ flag: 'events' }),
+        idempotencyKey: idempotencyKey('makes no second signer and prints the same secrets'),
+      },
       oneOf: [['clientIds', 'allApps']],
       change: (core, request) => core.signers.createSigner(request),
       lines: ({ signer, credentials }) => [...tableOf([signer]), ...secretsOf(credentials)],
@@ -49,7 +54,11 @@ export const signer = createCommand('signer', {
     }),
     rotate: action({
       text: 'Makes new secrets. The old secrets stay valid for N seconds, a day by default; 0 ends them at once.',
-      options: { name, overlapSeconds: integer('N', { from: 0, fallback: 86_400 }) },
+      options: {
+        name,
+        overlapSeconds: integer('N', { from: 0, fallback: 86_400 }),
+        idempotencyKey: idempotencyKey('makes no further secrets and prints the same ones'),
+      },
       change: (core, request) => core.signers.rotateSigner(request),
       lines: ({ credentials }) => secretsOf(credentials),
     }),

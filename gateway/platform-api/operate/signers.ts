@@ -2,7 +2,7 @@ import { Type } from 'typebox'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { del, get, post, put } from '../../http/endpoint.ts'
-import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
+import { CorrelationId, IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
 import { Instant, Success, required } from '../schemas.ts'
 import { operateRules, operateUrl } from './rules.ts'
 
@@ -69,13 +69,15 @@ const createSigner = post({
   operationId: 'createSigner',
   summary: 'Make a signer',
   description: 'Makes a signer for these apps and returns its secrets once.',
+  headers: IdempotencyHeader,
   body: Type.Object(
     { name: required('Lower-case letters, digits and hyphens.'), ...appFields, mayPushEvents },
     { additionalProperties: false },
   ),
   response: { 201: ref(SignerSecrets) },
-  handler: async ({ body, core, correlationId }, reply) => {
-    const { credentials } = await core.signers.createSigner(body)
+  handler: async ({ body, headers, core, correlationId }, reply) => {
+    const idempotencyKey = headers['idempotency-key']
+    const { credentials } = await core.signers.createSigner({ ...body, idempotencyKey })
     const secrets = requireField(credentials, 'credentials')
     return reply.code(201).send({ ...secrets, correlation_id: correlationId })
   },
@@ -102,6 +104,7 @@ const rotateSigner = post({
   summary: 'Make new secrets for a signer',
   description: 'Makes new secrets and returns them once. The old ones stay valid for the overlap.',
   params: SignerParams,
+  headers: IdempotencyHeader,
   body: Type.Object(
     {
       overlapSeconds: Type.Integer({
@@ -113,8 +116,9 @@ const rotateSigner = post({
     { additionalProperties: false },
   ),
   response: { 200: ref(SignerSecrets) },
-  handler: async ({ params, body, core, correlationId }) => {
-    const { credentials } = await core.signers.rotateSigner({ ...params, ...body })
+  handler: async ({ params, body, headers, core, correlationId }) => {
+    const request = { ...params, ...body, idempotencyKey: headers['idempotency-key'] }
+    const { credentials } = await core.signers.rotateSigner(request)
     return { ...requireField(credentials, 'credentials'), correlation_id: correlationId }
   },
 })

@@ -1,10 +1,5 @@
-import {
-  type UseMutationResult,
-  infiniteQueryOptions,
-  queryOptions,
-  useMutation,
-  useQueryClient,
-} from '@tanstack/react-query'
+import { type UseMutationResult, infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
+import { useChange } from './change.ts'
 import { type Schemas, api, unwrap } from './client.ts'
 
 const pageSize = '50'
@@ -18,24 +13,7 @@ export type LossReport = Schemas['LossReport']
 export type ProcessorDifference = Schemas['ProcessorDifference']
 export type UserHolds = Schemas['HoldList']['users'][number]
 
-interface ChangeOptions {
-  /** How long the answer is kept in memory after its last use. Default is five minutes. */
-  readonly gcTime?: number
-}
-
-/** Runs a change, then reads everything with the key again. */
-function useChange<Input, Output>(
-  noun: string,
-  mutationFn: (input: Input) => Promise<Output>,
-  options: ChangeOptions = {},
-): UseMutationResult<Output, Error, Input> {
-  const queries = useQueryClient()
-  return useMutation({
-    ...options,
-    mutationFn,
-    onSettled: () => queries.invalidateQueries({ queryKey: ['operate', noun] }),
-  })
-}
+const keysOf = (noun: string) => [['operate', noun]] as const
 
 export const signersQuery = queryOptions({
   queryKey: ['operate', 'signers'],
@@ -49,32 +27,46 @@ export interface SignerWish {
   readonly mayPushEvents: boolean
 }
 
-export type SecretsChange<Input> = UseMutationResult<SignerSecrets, Error, Input>
+export interface SignerRotation {
+  readonly name: string
+  readonly overlapSeconds: number
+}
+
+/** A request for secrets. Repeated with the same key it gets the same ones. */
+type Repeatable<Input> = Input & { readonly idempotencyKey: string }
+
+export type SecretsChange<Input> = UseMutationResult<SignerSecrets, Error, Repeatable<Input>>
 
 /** Makes a signer. Only the answer has its secrets, and it is dropped with the view. */
 export const useCreateSigner = (): SecretsChange<SignerWish> =>
   useChange(
-    'signers',
-    (body: SignerWish) => unwrap(api.POST('/api/v1/internal/operate/signers', { body })),
-    { gcTime: 0 },
-  )
-
-/** Makes new secrets. Only the answer has them, and it is dropped with the view. */
-export const useRotateSigner = (): SecretsChange<{ name: string; overlapSeconds: number }> =>
-  useChange(
-    'signers',
-    ({ name, ...body }: { name: string; overlapSeconds: number }) =>
+    keysOf('signers'),
+    ({ idempotencyKey, ...body }: Repeatable<SignerWish>) =>
       unwrap(
-        api.POST('/api/v1/internal/operate/signers/{name}/rotate', {
-          params: { path: { name } },
+        api.POST('/api/v1/internal/operate/signers', {
+          params: { header: { 'idempotency-key': idempotencyKey } },
           body,
         }),
       ),
-    { gcTime: 0 },
+    { showsAtOnce: true },
+  )
+
+/** Makes new secrets. Only the answer has them, and it is dropped with the view. */
+export const useRotateSigner = (): SecretsChange<SignerRotation> =>
+  useChange(
+    keysOf('signers'),
+    ({ name, idempotencyKey, ...body }: Repeatable<SignerRotation>) =>
+      unwrap(
+        api.POST('/api/v1/internal/operate/signers/{name}/rotate', {
+          params: { path: { name }, header: { 'idempotency-key': idempotencyKey } },
+          body,
+        }),
+      ),
+    { showsAtOnce: true },
   )
 
 export const useRemoveSigner = () =>
-  useChange('signers', (name: string) =>
+  useChange(keysOf('signers'), (name: string) =>
     unwrap(api.DELETE('/api/v1/internal/operate/signers/{name}', { params: { path: { name } } })),
   )
 
@@ -91,7 +83,7 @@ export const outboxQuery = queryOptions({
 })
 
 export const useRetryOutbox = () =>
-  useChange('outbox', () => unwrap(api.POST('/api/v1/internal/operate/outbox/retry')))
+  useChange(keysOf('outbox'), () => unwrap(api.POST('/api/v1/internal/operate/outbox/retry')))
 
 export interface HoldFilter {
   readonly clientId?: string
@@ -154,7 +146,7 @@ export const differencesQuery = (isAll: boolean) =>
 
 export const useResolveDifference = () =>
   useChange(
-    'differences',
+    keysOf('differences'),
     ({ differenceId, resolution }: Record<'differenceId' | 'resolution', string>) =>
       unwrap(
         api.POST('/api/v1/internal/operate/processor-differences/{differenceId}/resolve', {
@@ -170,6 +162,6 @@ export const signingKeysQuery = queryOptions({
 })
 
 export const useRotateSigningKeys = () =>
-  useChange('signing-keys', (force: boolean) =>
+  useChange(keysOf('signing-keys'), (force: boolean) =>
     unwrap(api.POST('/api/v1/internal/operate/signing-keys/rotate', { body: { force } })),
   )

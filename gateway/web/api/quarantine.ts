@@ -1,10 +1,5 @@
-import {
-  type UseMutationResult,
-  infiniteQueryOptions,
-  queryOptions,
-  useMutation,
-  useQueryClient,
-} from '@tanstack/react-query'
+import { infiniteQueryOptions, queryOptions, useQueryClient } from '@tanstack/react-query'
+import { useChange } from './change.ts'
 import { type Schemas, api, unwrap } from './client.ts'
 
 const pageSize = '50'
@@ -51,26 +46,18 @@ export function useQuarantineRefresh(): () => Promise<void> {
   return () => queries.invalidateQueries({ queryKey })
 }
 
-function useDecision<Input>(
-  mutationFn: (input: Input) => Promise<QuarantinedEvent>,
-): UseMutationResult<QuarantinedEvent, Error, Input> {
-  const refresh = useQuarantineRefresh()
-  // After a refusal too: another operator may have decided.
-  return useMutation({ mutationFn, onSettled: refresh })
-}
-
 /** Decisions about one event. */
 export function useDecisions(quarantineId: string) {
   const params = { path: { quarantineId } }
   const url = '/api/v1/internal/operate/quarantine/{quarantineId}'
   return {
-    redrive: useDecision((underNewId: boolean) =>
+    redrive: useChange([queryKey], (underNewId: boolean) =>
       unwrap(api.POST(`${url}/redrive`, { params, body: { underNewId } })),
     ),
-    attribute: useDecision((body: { clientId: string; externalUserId: string }) =>
+    attribute: useChange([queryKey], (body: { clientId: string; externalUserId: string }) =>
       unwrap(api.POST(`${url}/attribute`, { params, body })),
     ),
-    discard: useDecision((reason: string) =>
+    discard: useChange([queryKey], (reason: string) =>
       unwrap(api.POST(`${url}/discard`, { params, body: { reason } })),
     ),
   }

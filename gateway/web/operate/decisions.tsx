@@ -2,7 +2,8 @@ import { type ReactNode, useState } from 'react'
 import { type QuarantinedEvent, useDecisions } from '../api/quarantine.ts'
 import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
-import { Failure } from '../ui/states.tsx'
+import { Name } from '../ui/name.tsx'
+import { Wei } from './long-amount.tsx'
 import { isAttributable } from './reasons.ts'
 
 /** What an operator may decide about an open event. */
@@ -10,24 +11,7 @@ export function Decisions({ event }: { event: QuarantinedEvent }): ReactNode {
   const { redrive, attribute, discard } = useDecisions(event.id)
   return (
     <>
-      <section className="card" aria-labelledby="again">
-        <h2 id="again">Ingest it again</h2>
-        <p className="soft">
-          The event is read as if it arrived now. If it becomes a ticket, its user pays for it,
-          once.
-        </p>
-        <div className="row">
-          <Button kind="main" disabled={redrive.isPending} onClick={() => redrive.mutate(false)}>
-            {redrive.isPending ? 'Working …' : 'Redrive'}
-          </Button>
-          {event.reason === 'same_id_other_bytes' && (
-            <Button disabled={redrive.isPending} onClick={() => redrive.mutate(true)}>
-              Redrive under a new id
-            </Button>
-          )}
-        </div>
-        {redrive.error && <Failure error={redrive.error} />}
-      </section>
+      <Redrive event={event} redrive={redrive} />
       {isAttributable(event.reason) && <Attribution attribute={attribute} />}
       <Discard discard={discard} />
     </>
@@ -35,6 +19,54 @@ export function Decisions({ event }: { event: QuarantinedEvent }): ReactNode {
 }
 
 type Decided = ReturnType<typeof useDecisions>
+
+interface RedriveProps extends Pick<Decided, 'redrive'> {
+  readonly event: QuarantinedEvent
+}
+
+function Redrive({ event, redrive }: RedriveProps): ReactNode {
+  const [asked, setAsked] = useState<{ readonly underNewId: boolean } | null>(null)
+  const ask = (underNewId: boolean): void => {
+    if (redrive.isError) redrive.reset()
+    setAsked({ underNewId })
+  }
+  const close = (): void => setAsked(null)
+  return (
+    <section className="card" aria-labelledby="again">
+      <h2 id="again">Ingest it again</h2>
+      <p className="soft">
+        The event is read as if it arrived now. If it becomes a ticket, its user pays for it, once.
+      </p>
+      <div className="row">
+        <Button kind="main" onClick={() => ask(false)}>
+          Redrive
+        </Button>
+        {event.reason === 'same_id_other_bytes' && (
+          <Button onClick={() => ask(true)}>Redrive under a new id</Button>
+        )}
+      </div>
+      {asked && (
+        <Confirm
+          title={asked.underNewId ? 'Redrive this event under a new id?' : 'Redrive this event?'}
+          effect={<Charge event={event} />}
+          action="Redrive"
+          isBusy={redrive.isPending}
+          error={redrive.error}
+          onConfirm={() => redrive.mutate(asked.underNewId, { onSuccess: close })}
+          onClose={close}
+        />
+      )}
+    </section>
+  )
+}
+
+const Charge = ({ event: { authId, feeWei } }: { event: QuarantinedEvent }): ReactNode => (
+  <>
+    If it becomes a ticket, {authId ? <Name>{authId}</Name> : 'its user'} pays{' '}
+    {feeWei === undefined ? 'its cost' : <Wei value={feeWei} />} for it, once. Otherwise it stays
+    here. This cannot be undone.
+  </>
+)
 
 function Attribution({ attribute }: Pick<Decided, 'attribute'>): ReactNode {
   const [clientId, setClientId] = useState('')

@@ -1,5 +1,6 @@
 import { type ReactNode, useState } from 'react'
 import type { SecretsChange, SignerWish } from '../api/operate.ts'
+import { useIdempotencyKey } from '../api/submission.ts'
 import { Button } from '../ui/button.tsx'
 import { Failure } from '../ui/states.tsx'
 
@@ -14,14 +15,17 @@ export function NewSigner({ create, isShown }: NewSignerProps): ReactNode {
   const [name, setName] = useState('')
   const [apps, setApps] = useState('')
   const [mayPushEvents, setMayPushEvents] = useState(false)
+  const [idempotencyKey, renewKey] = useIdempotencyKey()
   const clientIds = apps.split(/[\s,]+/).filter(Boolean)
   const make = (): void => {
-    const signer = { name, allApps: clientIds.length === 0, clientIds, mayPushEvents }
+    const allApps = clientIds.length === 0
+    const signer = { name, allApps, clientIds, mayPushEvents, idempotencyKey }
     create.mutate(signer, {
       onSuccess: () => {
         setName('')
         setApps('')
         setMayPushEvents(false)
+        renewKey()
       },
     })
   }
@@ -30,6 +34,7 @@ export function NewSigner({ create, isShown }: NewSignerProps): ReactNode {
       <h2 id="new-signer">Make a signer</h2>
       <form
         className="stack"
+        onChange={renewKey}
         onSubmit={(event) => {
           event.preventDefault()
           make()

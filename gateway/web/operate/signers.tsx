@@ -8,6 +8,7 @@ import {
   useRemoveSigner,
   useRotateSigner,
 } from '../api/operate.ts'
+import { useIdempotencyKey } from '../api/submission.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
@@ -31,6 +32,8 @@ export function Signers(): ReactNode {
   const create = useCreateSigner()
   const rotate = useRotateSigner()
   const [asked, setAsked] = useState<Asked | null>(null)
+  // A repetition after a lost answer gets the same secrets.
+  const [key, renewKey] = useIdempotencyKey()
   const close = (): void => setAsked(null)
   const isShown = create.isSuccess || rotate.isSuccess
   return (
@@ -64,7 +67,16 @@ export function Signers(): ReactNode {
       </section>
       <NewSigner create={create} isShown={isShown} />
       {asked?.act === 'rotate' && (
-        <Rotation name={asked.signer.name} rotate={rotate} onClose={close} />
+        <Rotation
+          name={asked.signer.name}
+          rotate={rotate}
+          idempotencyKey={`${key}-${asked.signer.name}`}
+          onDone={() => {
+            renewKey()
+            close()
+          }}
+          onClose={close}
+        />
       )}
       {asked?.act === 'remove' && <Removal name={asked.signer.name} onClose={close} />}
     </Page>
@@ -156,20 +168,26 @@ const SignerTable = ({ signers, isShown, onAsk }: SignerTableProps): ReactNode =
 interface RotationProps {
   readonly name: string
   readonly rotate: ReturnType<typeof useRotateSigner>
+  readonly idempotencyKey: string
+  readonly onDone: () => void
   readonly onClose: () => void
 }
 
-const Rotation = ({ name, rotate, onClose }: RotationProps): ReactNode => (
-  <Confirm
-    title={`Make new secrets for ${name}?`}
-    effect="The old ones stay valid for a day, so that the signer can switch. Then they end."
-    action="Make new secrets"
-    isBusy={rotate.isPending}
-    error={rotate.error}
-    onConfirm={() => rotate.mutate({ name, overlapSeconds: daySeconds }, { onSuccess: onClose })}
-    onClose={onClose}
-  />
-)
+const Rotation = (props: RotationProps): ReactNode => {
+  const { name, rotate, idempotencyKey, onDone, onClose } = props
+  const rotation = { name, overlapSeconds: daySeconds, idempotencyKey }
+  return (
+    <Confirm
+      title={`Make new secrets for ${name}?`}
+      effect="The old ones stay valid for a day, so that the signer can switch. Then they end."
+      action="Make new secrets"
+      isBusy={rotate.isPending}
+      error={rotate.error}
+      onConfirm={() => rotate.mutate(rotation, { onSuccess: onDone })}
+      onClose={onClose}
+    />
+  )
+}
 
 function Removal({ name, onClose }: { name: string; onClose: () => void }): ReactNode {
   const remove = useRemoveSigner()

@@ -13,7 +13,7 @@ import { useRights } from '../api/rights.ts'
 import { lossQuery, unpricedQuery } from '../api/usage.ts'
 import { endpointsQuery } from '../api/webhooks.ts'
 import { Button } from '../ui/button.tsx'
-import { type Range, type RangeSearch, toDates } from '../ui/usage/range.ts'
+import { type Range, type RangeSearch, toDates, widen } from '../ui/usage/range.ts'
 import {
   type Concern,
   fromEndpoint,
@@ -153,7 +153,7 @@ function useAnswers(clientId: string, range: Range) {
   return {
     app: useQuery(appQuery(clientId)),
     unpriced: useQuery(unpricedQuery(clientId)),
-    loss: useInfiniteQuery(lossQuery(clientId, toDates(range.current))),
+    loss: useInfiniteQuery(lossQuery(clientId, toDates(widen(range.current)))),
     processor,
     state: useQuery({ ...ownerStateQuery(clientId), enabled: ownerPays }),
     toUsers: useQuery(newestInvoicesQuery(clientId, 'users')),

@@ -9,7 +9,7 @@ import { Empty, Loading } from '../ui/states.tsx'
 import { type Breakdown, breakdownTexts, breakdowns, toRows } from '../ui/usage/breakdown.tsx'
 import { Days } from '../ui/usage/days.tsx'
 import { useAppNow } from '../ui/usage/now.ts'
-import { type Range, toDates, toRange, untilEndOfDay } from '../ui/usage/range.ts'
+import { type Range, toDates, toRange, widen } from '../ui/usage/range.ts'
 import { RangeDates, RangePicker } from '../ui/usage/range-picker.tsx'
 import { type UsageSearch, rangeOf, withRange } from '../ui/usage/search.ts'
 import { RowPages, ShareTable } from '../ui/usage/share-table.tsx'
@@ -139,7 +139,7 @@ function Groups({ clientId, range, search, change }: GroupsProps): ReactNode {
         ))}
       </div>
       {by === 'loss' ? (
-        <Losses clientId={clientId} dates={toDates(untilEndOfDay(range.current))} />
+        <Losses clientId={clientId} dates={toDates(widen(range.current))} />
       ) : (
         <Rows key={by} clientId={clientId} by={by} range={range} search={search} change={change} />
       )}

@@ -151,6 +151,33 @@ describe('signer', () => {
     expect(ends).toBe(reason)
   })
 
+  it('shows its secrets again only for the same idempotency key of the same caller', async () => {
+    const { clientId } = await core.newApp()
+    const create = { name: 'five', allApps: false, clientIds: [clientId], mayPushEvents: true }
+    const rotate = { name: 'five', overlapSeconds: 60 }
+    const key = { idempotencyKey: 'once' }
+    const created = await operator.signers.createSigner({ ...create, ...key })
+    await operator.signers.updateSigner({ ...create, clientIds: [app.clientId] })
+    expect(await operator.signers.createSigner({ ...create, ...key })).toEqual(created)
+    expect(await outcome(operator.signers.createSigner(create))).toBe('CONFLICT')
+    expect(await outcome(operator.signers.rotateSigner({ ...rotate, ...key }))).toBe(
+      'IDEMPOTENCY_CONFLICT',
+    )
+    const again = { ...rotate, idempotencyKey: 'again' }
+    const rotated = await operator.signers.rotateSigner(again)
+    expect(rotated).not.toEqual({ credentials: created.credentials })
+    expect(await operator.signers.rotateSigner(again)).toEqual(rotated)
+    expect(await outcome(operator.signers.rotateSigner({ ...again, overlapSeconds: 0 }))).toBe(
+      'IDEMPOTENCY_CONFLICT',
+    )
+    const { signers } = await operator.signers.listSigners({})
+    expect(signers.find(({ name }) => name === 'five')?.secrets).toBe(4)
+    const { rows } = await core.sql.query<{ count: number }>(
+      `select count(*)::integer as count from audit_log where details->>'signer' = 'five'`,
+    )
+    expect(rows).toEqual([{ count: 3 }])
+  })
+
   it('returns NOT_FOUND when it does not exist', async () => {
     const ends = await Promise.all([
       outcome(operator.signers.rotateSigner({ name: 'nobody', overlapSeconds: 0 })),

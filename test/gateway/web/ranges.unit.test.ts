@@ -7,7 +7,7 @@ import {
   parseRangeSearch,
   toDates,
   toRange,
-  untilEndOfDay,
+  widen,
 } from '../../../gateway/web/ui/usage/range.ts'
 import { addSeconds, sumMinute } from '../../../gateway/web/usage/minute.ts'
 
@@ -68,10 +68,18 @@ describe('ranges of the dashboard', () => {
 
   it('extend to the end of the day, the same at any time of it', () => {
     const dates = ['2026-03-30T00:00:01.000Z', '2026-03-30T10:12:13.456Z'].map((at) =>
-      toDates(untilEndOfDay(toRange({ range: '7d' }, Date.parse(at)).current)),
+      toDates(widen(toRange({ range: '7d' }, Date.parse(at)).current)),
     )
     const day = { startDate: '2026-03-24T00:00:00.000Z', endDate: '2026-03-30T23:59:59.999Z' }
     expect(dates).toEqual([day, day])
+  })
+
+  it('of an hour are the same for a quarter of an hour when they are widened', () => {
+    const starts = ['10:12:13', '10:14:59', '10:15:01'].map((time) => {
+      const at = Date.parse(`2026-03-30T${time}Z`)
+      return toDates(widen(toRange({ range: '1h' }, at).current)).startDate.slice(11, 16)
+    })
+    expect(starts).toEqual(['09:00', '09:15', '09:15'])
   })
 })
 

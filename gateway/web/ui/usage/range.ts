@@ -26,6 +26,7 @@ export interface Range {
 
 const minuteMs = 60_000
 const hourMs = 3_600_000
+const quarterMs = 900_000
 const dayMs = 86_400_000
 const defaultPreset: Preset = '30d'
 
@@ -74,8 +75,14 @@ export const toDates = ({ start, end }: Span): { startDate: string; endDate: str
   endDate: new Date(end - 1).toISOString(),
 })
 
-/** Extends a span to the end of its last UTC day, so that the same answer serves all day. */
-export const untilEndOfDay = ({ start, end }: Span): Span => ({ start, end: roundUp(end, dayMs) })
+/**
+ * Widens a span to the quarter of an hour of its start and the end of its last UTC day, so that the
+ * same answer serves for a while.
+ */
+export const widen = ({ start, end }: Span): Span => ({
+  start: Math.floor(start / quarterMs) * quarterMs,
+  end: roundUp(end, dayMs),
+})
 
 /** The UTC day of an instant. */
 export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
