@@ -90,7 +90,7 @@ export function createModules(shared: Shared, config: CoreConfig, outside: Outsi
   const parts = { ...billing, ...trying, identity, allowances, owning, requireMetering }
   const collecting = add(createBillingModule(shared, parts))
   const usage = add(createUsageModule(shared, { backend, identity, ledger, plans, cuts }))
-  const records = { config: config.books, metering, ledger, plans, cuts, ...collecting }
+  const records = { config: config.books, metering, ledger, plans, cuts, backend, ...collecting }
   add(createBooksModule(shared, { ...records, usage, tokens, requireMetering }))
   add(createSealingModule(shared, sealedTables))
   add(createAuditModule(shared))

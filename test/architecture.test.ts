@@ -42,7 +42,7 @@ const orders: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['processor'],
     ['clock', 'summary', 'whatif'],
   ],
-  'core/books': [['verify'], ['receipts', 'seal', 'transfer']],
+  'core/books': [['checks'], ['verify'], ['receipts', 'seal', 'transfer']],
   'core/metering': [
     ['collector', 'loss', 'redrive'],
     ['ingest'],

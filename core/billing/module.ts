@@ -166,9 +166,8 @@ export function createBillingModule(
   shared: Shared,
   { drafts, simulateLedger, simulated, owning, ...parts }: BillingModuleOthers,
 ) {
-  const { ledger, plans } = parts
   const paying = createPaying(shared, parts)
-  const clockDeps = { ledger, settlePlans: plans.settleClock, collect: paying.collect }
+  const clockDeps = { ...parts, settlePlans: parts.plans.settleClock, collect: paying.collect }
   const testClock = testClockParts({ ...shared, ...clockDeps })
   const { overageService } = createOverageRpc({ overage: createOverage({ ...shared, ...parts }) })
   const figures = createMoneyFigures(shared)
@@ -179,6 +178,7 @@ export function createBillingModule(
       orders: paying.planOrders,
       recomputeInvoices: paying.recomputeInvoices,
       minimumCharge,
+      reconcileProcessor: reconciling.reconcile,
     },
     services: [
       grpcService(BillingServiceService, createBillingRpc({ ...shared, ...parts }).billingService),

@@ -1,4 +1,5 @@
 import { BooksServiceService } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
+import { CheckServiceService } from '../../proto/gen/ts-proto/tollgate/books/v1/checks.ts'
 import { ReceiptServiceService } from '../../proto/gen/ts-proto/tollgate/books/v1/receipts.ts'
 import type { RecomputeInvoices } from '../billing/invoices/recompute.ts'
 import type { Ledger } from '../balances/ledger/ledger.ts'
@@ -12,6 +13,7 @@ import { grpcService } from '../rpc/serve.ts'
 import type { TokensApi } from '../tokens/module.ts'
 import type { UsageApi } from '../usage/module.ts'
 import type { BooksConfig } from './config.ts'
+import type { CheckParts } from './checks/runs.ts'
 import { createReceiptRpc } from './receipts/rpc.ts'
 import { createReceipts } from './receipts/receipts.ts'
 import type { SalesDeps } from './verify/sales.ts'
@@ -28,6 +30,8 @@ export interface BooksOthers {
   readonly requireMetering: RequireMetering
   readonly recomputeInvoices: RecomputeInvoices
   readonly minimumCharge: UsdAttos
+  readonly backend: CheckParts['backend']
+  readonly reconcileProcessor: CheckParts['reconcileProcessor']
 }
 
 /**
@@ -47,11 +51,9 @@ export function createBooksModule(
     ...others
   }: BooksOthers,
 ) {
-  const shared = { pool, now, issuer, signStatement }
-  const environment = { log, metrics, invalidations }
+  const shared = { pool, now, log, metrics, invalidations, issuer, signStatement }
   const books = createBooks({
     ...shared,
-    ...environment,
     ...others,
     manualIngest,
     signingLimits,
@@ -69,6 +71,7 @@ export function createBooksModule(
     api: {},
     services: [
       grpcService(BooksServiceService, books.booksService),
+      grpcService(CheckServiceService, books.checkService),
       grpcService(ReceiptServiceService, receiptService),
     ],
     lifecycle: { prepare: books.prepare, start: books.start, stop: books.stop },

@@ -9,6 +9,9 @@ import type { UsdAttos } from '../lib/money.ts'
 import type { PriceReads } from '../plans/prices/chain.ts'
 import type { TokensApi } from '../tokens/module.ts'
 import type { Shared } from '../shared/shared.ts'
+import { createChecks } from './checks/checks.ts'
+import { createChecksRpc } from './checks/rpc.ts'
+import { type CheckParts, createRuns } from './checks/runs.ts'
 import { createArchive } from './transfer/archive.ts'
 import type { BooksConfig } from './config.ts'
 import { createExport } from './transfer/export.ts'
@@ -43,6 +46,8 @@ export interface BooksDeps extends Pick<
   readonly signStatement: TokensApi['signStatement']
   readonly listMoves: ListMoves
   readonly prices: PriceReads
+  readonly backend: CheckParts['backend']
+  readonly reconcileProcessor: CheckParts['reconcileProcessor']
 }
 
 const archivePauseMs = 3_600_000
@@ -104,7 +109,8 @@ export function createBooks(deps: BooksDeps) {
   }
 
   const stop = async (): Promise<void> => {
-    await Promise.all([archiving?.stop(), sealing?.stop(), building?.stop(), watching?.stop()])
+    const loops = [archiving, sealing, building, watching]
+    await Promise.all([checks.stop(), ...loops.map((loop) => loop?.stop())])
   }
 
   const { hashTickets, toPrices } = ticketRecords
@@ -113,8 +119,10 @@ export function createBooks(deps: BooksDeps) {
   const { prices, recomputeInvoices } = deps
   const verify = createVerify({ pool, prices, recomputeInvoices, ...replay })
   const rebuild = createRebuild({ pool, now, ticketRecords, rebuildBalance, ...replay })
+  const checks = createChecks({ pool, now, log, checks: createRuns({ ...deps, verify }) })
   return {
     ...createBooksRpc({ verify, rebuild, seal, tickets, archive }),
+    ...createChecksRpc({ checks }),
     // Cut before the first ticket is booked.
     prepare: roots.cut,
     start,

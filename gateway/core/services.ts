@@ -31,6 +31,7 @@ import { KeyService } from '../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
 import { MailService } from '../../proto/gen/es/tollgate/mail/v1/mail_pb.ts'
 import { LossService } from '../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { MeteringService } from '../../proto/gen/es/tollgate/metering/v1/metering_pb.ts'
+import { CheckService } from '../../proto/gen/es/tollgate/books/v1/checks_pb.ts'
 import { OutboxService } from '../../proto/gen/es/tollgate/metering/v1/outbox_pb.ts'
 import { QuarantineService } from '../../proto/gen/es/tollgate/metering/v1/quarantine_pb.ts'
 import { CatalogService } from '../../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
@@ -77,6 +78,7 @@ export const services = {
   metering: MeteringService,
   meters: MeterService,
   networkQuotas: NetworkQuotaService,
+  checks: CheckService,
   outbox: OutboxService,
   ownerAccounts: OwnerAccountService,
   appSecrets: AppSecretService,

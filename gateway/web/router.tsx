@@ -10,13 +10,16 @@ import { Apps } from './apps/apps.tsx'
 import { Audit } from './audit/audit.tsx'
 import { Invoice } from './invoices/invoice.tsx'
 import { Invoices } from './invoices/invoices.tsx'
+import { Checks } from './operate/checks.tsx'
 import { Differences } from './operate/differences.tsx'
+import { EveryApp } from './operate/every-app.tsx'
 import { Holds } from './operate/holds.tsx'
 import { Ingest } from './operate/ingest.tsx'
 import { Losses } from './operate/losses.tsx'
 import { Operate } from './operate/operate.tsx'
 import { Quarantine, quarantineStatuses } from './operate/quarantine.tsx'
 import { Quarantined } from './operate/quarantined.tsx'
+import { Quotas } from './operate/quotas.tsx'
 import { Signers } from './operate/signers.tsx'
 import { SigningKeys } from './operate/signing-keys.tsx'
 import { Overview } from './overview/overview.tsx'
@@ -189,6 +192,21 @@ const quarantined = createRoute({
   component: Quarantined,
 })
 
+const everyApp = createRoute({
+  getParentRoute: () => operate,
+  path: '/apps',
+  component: EveryApp,
+  validateSearch: ({ search }: Record<string, unknown>): { search?: string } => {
+    // A name that looks like a number is read as one.
+    const text = typeof search === 'number' ? String(search) : search
+    return typeof text === 'string' && text !== '' ? { search: text } : {}
+  },
+})
+const quotas = createRoute({
+  getParentRoute: () => operate,
+  path: '/apps/$clientId',
+  component: Quotas,
+})
 const signers = createRoute({
   getParentRoute: () => operate,
   path: '/signers',
@@ -214,6 +232,7 @@ const signingKeys = createRoute({
   path: '/signing-keys',
   component: SigningKeys,
 })
+const checks = createRoute({ getParentRoute: () => operate, path: '/checks', component: Checks })
 const losses = createRoute({
   getParentRoute: () => operate,
   path: '/losses',
@@ -254,11 +273,14 @@ const routeTree = root.addChildren([
     operateIndex,
     quarantine,
     quarantined,
+    everyApp,
+    quotas,
     signers,
     ingest,
     holds,
     losses,
     differences,
+    checks,
     signingKeys,
   ]),
 ])

@@ -116,6 +116,9 @@ const OperateLinks = (): ReactNode => (
         <Link to="/operate/quarantine">Quarantine</Link>
       </li>
       <li>
+        <Link to="/operate/apps">All apps</Link>
+      </li>
+      <li>
         <Link to="/operate/ingest">Ingest</Link>
       </li>
       <li>
@@ -126,6 +129,9 @@ const OperateLinks = (): ReactNode => (
       </li>
       <li>
         <Link to="/operate/differences">Differences</Link>
+      </li>
+      <li>
+        <Link to="/operate/checks">Checks</Link>
       </li>
       <li>
         <Link to="/operate/signers">Signers</Link>

@@ -139,6 +139,7 @@ export const notExported: Readonly<Record<string, string>> = {
   backend_marks: copy,
   provider_users: copy,
   catalog_reads: copy,
+  checks: copy,
   payment_processor: 'core stores its setting at each start',
   decisions: 'why sidecars decided, for seven days',
   restored_peppers: secret,

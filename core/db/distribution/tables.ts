@@ -64,6 +64,7 @@ export const tableKinds: Readonly<Record<string, TableKind>> = {
   book_heads: 'local',
   catalog_entries: 'local',
   catalog_reads: 'local',
+  checks: 'local',
   client_secrets: 'local',
   connect_states: 'local',
   consents: 'local',

@@ -1,7 +1,7 @@
 import { m2mGrantTypes, publicGrantTypes } from '../../../proto/oauth.ts'
 import { m2mScopes, publicScopes } from '../../../proto/scopes.ts'
 import { audit } from '../../shared/audit.ts'
-import { type Cursor, page } from '../../shared/cursor.ts'
+import { page } from '../../shared/cursor.ts'
 import {
   type AccountId,
   type AppId,
@@ -132,8 +132,8 @@ export function createApps(deps: Deps) {
     return created
   }
 
-  async function list(after: Cursor | null, limit: number) {
-    const rows = await store.listApps(pool, after, limit)
+  async function list(filter: store.AppFilter) {
+    const rows = await store.listApps(pool, filter)
     return page(
       rows.map((row) => ({
         id: appId(row.id),
@@ -143,8 +143,10 @@ export function createApps(deps: Deps) {
         createdAt: row.created_at,
         isTest: row.is_test,
         isPlatformApp: row.is_platform_app,
+        status: row.status,
+        ownerEmails: row.owner_emails,
       })),
-      limit,
+      filter.limit,
     )
   }
 

@@ -7,6 +7,7 @@ import { parseCursor, parseLimit } from '../../shared/cursor.ts'
 import { parseSpan, renderEntry } from '../../shared/audit-log/rpc.ts'
 import { parseIdempotencyKey } from '../../shared/idempotency.ts'
 import { isClientId } from '../../shared/ids.ts'
+import { parseReadable } from '../../shared/text.ts'
 import {
   appOperator,
   appOperatorWrite,
@@ -16,6 +17,7 @@ import {
   operator,
   operatorWrite,
   orOperator,
+  platformAdmin,
   session,
 } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
@@ -48,6 +50,8 @@ export interface Routing extends render.Deployment {
   readonly publicUrl: string
   readonly issuer: string
 }
+
+const searchMax = 200
 
 export interface AppsRpcDeps {
   readonly apps: Apps
@@ -86,25 +90,36 @@ export function createAppsRpc({ apps, clients, starterUsdMicros }: AppsRpcDeps) 
         throw new DomainError('NOT_FOUND', 'there is no such app')
       return { clientId }
     }),
-    listApps: rpc(operator(), async (request: identity.ListAppsRequest) => {
-      const { items, nextCursor } = await apps.list(
-        parseCursor(request.cursor),
-        parseLimit(request.limit),
-      )
-      return {
-        nextCursor,
-        apps: items.map((app) => ({
-          clientId: app.clientId,
-          name: app.name,
-          m2mClientId: app.m2mClientId,
-          createdAt: app.createdAt.toISOString(),
-          isTest: app.isTest,
-          isPlatformApp: app.isPlatformApp,
-        })),
-      }
-    }),
+    listApps: rpc(
+      orOperator(platformAdmin(), operator()),
+      async ({ cursor, limit, search }: identity.ListAppsRequest) => {
+        const { items, nextCursor } = await apps.list({
+          after: parseCursor(cursor),
+          limit: parseLimit(limit),
+          search: parseSearch(search),
+        })
+        return {
+          nextCursor,
+          apps: items.map((app) => ({
+            clientId: app.clientId,
+            name: app.name,
+            m2mClientId: app.m2mClientId,
+            createdAt: app.createdAt.toISOString(),
+            isTest: app.isTest,
+            isPlatformApp: app.isPlatformApp,
+            ownerEmails: app.ownerEmails,
+            status: app.status,
+          })),
+        }
+      },
+    ),
   }
   return { appService }
+}
+
+function parseSearch(text: string | undefined): string | null {
+  if (text === undefined || text.trim() === '') return null
+  return parseReadable(text.trim(), { field: 'search', max: searchMax })
 }
 
 export interface ManagementRpcDeps {

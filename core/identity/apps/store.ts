@@ -151,11 +151,18 @@ export const findPublicClients = (
     where c.client_id = any(${clientIds}::text[]) and c.kind in ('public', 'registered')`,
   )
 
+export interface AppFilter {
+  readonly after: Cursor | null
+  readonly limit: number
+  /** A client id, or a part of a name in any case; null for all apps. */
+  readonly search: string | null
+}
+
 /**
  * Lists apps in order of creation. Returns up to `limit + 1` rows; the extra row shows that there
  * are more.
  */
-export async function listApps(db: Db, after: Cursor | null, limit: number) {
+export async function listApps(db: Db, { after, limit, search }: AppFilter) {
   return many<{
     id: string
     name: string
@@ -164,17 +171,23 @@ export async function listApps(db: Db, after: Cursor | null, limit: number) {
     client_id: string
     m2m_client_id: string
     is_platform_app: boolean
+    status: string
+    owner_emails: string[]
   }>(
     db,
     sql`
-    select a.id, a.name, a.is_test, a.created_at, p.client_id, m.client_id as m2m_client_id,
-           exists (select from platform_app where app_id = a.id) as is_platform_app
+    select a.id, a.name, a.is_test, a.created_at, a.status, p.client_id, m.client_id as m2m_client_id,
+           exists (select from platform_app where app_id = a.id) as is_platform_app,
+           array(select c.email from members o join accounts c on c.id = o.account_id
+                 where o.app_id = a.id and o.role = 'owner'
+                 order by o.created_at, c.id limit 10) as owner_emails
     from apps a
     join clients p on p.app_id = a.id and p.kind = 'public'
     join clients m on m.app_id = a.id and m.kind = 'm2m'
     where a.status <> 'deleted'
       and (${after?.id ?? null}::uuid is null
            or (a.created_at, a.id) > (${after?.createdAt ?? null}::timestamptz, ${after?.id ?? null}::uuid))
+      and (${search}::text is null or p.client_id = ${search} or position(lower(${search}) in lower(a.name)) > 0)
     order by a.created_at, a.id
     limit ${limit + 1}`,
   )

@@ -40,6 +40,7 @@ export function createBackendModule(
     destinations: [...backend.destinations, ...destinations],
   })
   const reconciliation = createReconciliation({ pool, backend, log, metrics, now })
+  const { reconciliationService } = createReconciliationRpc({ pool, reconciliation })
 
   function start(): void {
     backend.start()
@@ -66,14 +67,12 @@ export function createBackendModule(
       requireAnswers: backend.requireAnswers,
       meters,
       isOpenMeter: backend.name === 'openmeter',
+      comparison: emitter && reconciliation,
       plans: backend.plans,
     },
     services: [
       grpcService(OutboxServiceService, createOutboxRpc({ pool, now }).outboxService),
-      grpcService(
-        ReconciliationServiceService,
-        createReconciliationRpc({ pool, reconciliation }).reconciliationService,
-      ),
+      grpcService(ReconciliationServiceService, reconciliationService),
     ],
     lifecycle: {
       start,

@@ -1,4 +1,6 @@
 import type { App } from '../../http/app.ts'
+import { everyAppRoutes } from './apps.ts'
+import { checkRoutes } from './checks.ts'
 import { differenceRoutes } from './differences.ts'
 import { holdRoutes } from './holds.ts'
 import { ingestStatusRoutes } from './ingest.ts'
@@ -16,4 +18,6 @@ export function operateRoutes(app: App): void {
   lossReportRoutes(app)
   differenceRoutes(app)
   signingKeyRoutes(app)
+  checkRoutes(app)
+  everyAppRoutes(app)
 }

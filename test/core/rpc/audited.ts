@@ -234,6 +234,8 @@ export const audited: Readonly<Record<string, Audited>> = {
   'signer.v1.SignerService/GetAccess': 'reads',
   'signer.v1.SignerService/CheckToken': 'reads',
   'signer.v1.SignerService/WatchInvalidations': 'reads',
+  'books.v1.CheckService/ListChecks': 'reads',
+  'books.v1.CheckService/StartCheck': operator,
   'signer.v1.SignersService/CreateSigner': operator,
   'signer.v1.SignersService/ListSigners': 'reads',
   'signer.v1.SignersService/RotateSigner': operator,

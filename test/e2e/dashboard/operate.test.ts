@@ -16,6 +16,8 @@ const views = [
   'holds',
   'losses',
   'differences',
+  'checks',
+  'apps',
   'signers',
   'signing-keys',
 ].map((name) => `/operate/${name}`)
@@ -186,7 +188,10 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     const page = await console('?reason=unattributed')
     await page.getByRole('link', { name: /nameless/ }).click()
     await page.getByRole('button', { name: 'Redrive' }).click()
-    const answer = await page.getByRole('alert').innerText()
+    const dialog = page.getByRole('dialog', { name: 'Redrive this event?' })
+    await dialog.getByText(/its user pays 33 wei for it, once/).waitFor()
+    await dialog.getByRole('button', { name: 'Redrive' }).click()
+    const answer = await dialog.getByRole('alert').innerText()
     expect(answer).toContain('the event is still not a ticket: unattributed')
     forgive(/409/)
   })
@@ -256,6 +261,8 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     await rotate.click()
     await page.getByRole('dialog').getByRole('button', { name: 'Make new secrets' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Working …' }).waitFor()
+    // The secrets show although the list is not read again.
+    await page.route('**/api/v1/internal/operate/signers', () => {})
     // Browsers close a dialog at a second Escape, even if the page prevents it.
     await page.evaluate(`document.querySelector('dialog').close()`)
     await page.getByRole('dialog').waitFor({ state: 'detached' })
@@ -264,6 +271,32 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     expect(await rotate.isDisabled()).toBe(true)
     await stored.click()
     await expect.poll(() => rotate.isDisabled()).toBe(false)
+  })
+
+  it('make no second secrets when a lost answer is tried again', async () => {
+    const page = await owner('/operate/signers')
+    const keys: (string | undefined)[] = []
+    await page.route('**/signers/south/rotate', async (route) => {
+      keys.push(route.request().headers()['idempotency-key'])
+      if (keys.length > 1) return route.continue()
+      await route.fetch()
+      return route.abort()
+    })
+    const row = page.getByRole('row', { name: /^south/ })
+    const secrets = async () => Number(await row.getByRole('cell').nth(2).innerText())
+    const before = await secrets()
+    await row.getByRole('button', { name: 'New secrets for south' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByRole('button', { name: 'Make new secrets' }).click()
+    await dialog.getByText('The service cannot be reached').waitFor()
+    await dialog.getByRole('button', { name: 'Make new secrets' }).click()
+    const shown = page.getByRole('status', { name: 'Secret of south' })
+    await shown.waitFor()
+    for (const secret of await shown.locator('code').allInnerTexts()) registerSecret(secret)
+    expect(keys).toEqual([keys[0], keys[0]])
+    // One for decisions and one for events.
+    await expect.poll(secrets).toBe(before + 2)
+    forgive(/ERR_FAILED/)
   })
 
   it('rotate the signing keys only after a word was typed', async () => {
@@ -299,6 +332,52 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     await page.getByText('No difference was found yet.').waitFor()
   })
 
+  it('verify the books at once, with the result and when it ran', async () => {
+    const page = await owner('/operate/checks')
+    const books = page.getByRole('region', { name: 'Books' })
+    await books.getByText('It has not run yet.').waitFor()
+    await books.getByRole('button', { name: 'Verify now' }).click()
+    const result = books.getByRole('status', { name: 'Result of Books' })
+    await result.getByText('everything agrees').waitFor()
+    expect(await result.innerText()).toContain(quickstart().ownerEmail)
+    await page.reload()
+    await result.getByText('everything agrees').waitFor()
+    const metering = page.getByRole('region', { name: 'Metering backend' })
+    await metering.getByText('there is nothing to compare with').waitFor()
+    expect(await metering.getByRole('button').count()).toBe(0)
+    const processor = page.getByRole('region', { name: 'Payment processor' })
+    await processor.getByRole('button', { name: 'Reconcile now' }).click()
+    const compared = processor.getByRole('status', { name: 'Result of Payment processor' })
+    await compared.getByText(/accounts? compared/).waitFor()
+  })
+
+  it('show all apps, and change the quotas of one', async () => {
+    const page = await owner('/operate/apps')
+    const apps = page.getByRole('region', { name: 'Table of all apps' })
+    await apps.getByText(clientId()).waitFor()
+    await page.getByLabel('Part of a name').fill('no such app')
+    await page.getByRole('button', { name: 'Search' }).click()
+    await page.getByText('No app has “no such app”').waitFor()
+    await page.getByLabel('Part of a name').fill(clientId())
+    await page.getByRole('button', { name: 'Search' }).click()
+    await page.waitForURL(new RegExp(`search=${clientId()}`))
+    await apps.getByRole('link', { name: /^Quotas of/ }).click()
+    const credit = page.getByRole('region', { name: 'Credit given through the API' })
+    await credit.getByLabel('Quota, in dollars').fill('12.5')
+    await credit.getByRole('button', { name: 'Set' }).click()
+    await credit.getByText('of at most $12.50').waitFor()
+    await credit.getByRole('button', { name: 'Use the deployment’s' }).click()
+    await credit.getByText('of at most $12.50').waitFor({ state: 'detached' })
+    const account = page.getByRole('region', { name: `Owner ${quickstart().ownerEmail}` })
+    await account.getByLabel('Apps at most').fill('77')
+    await account.getByRole('button', { name: 'Set' }).click()
+    await account.getByText('of at most 77 apps').waitFor()
+    await account.getByText('that the account can pay for calls').waitFor()
+    await account.getByRole('button', { name: 'Use the deployment’s' }).click()
+    const others = account.getByText('of at most 77 apps')
+    await expect.poll(() => others.count()).toBe(0)
+  })
+
   it('show how far events were read, and what is held', async () => {
     await spend('42')
     const page = await owner('/operate/ingest')
@@ -322,7 +401,7 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     const page = await console()
     const link = page.getByRole('link', { name: /nameless/ })
     const event = (await link.getAttribute('href'))?.replace('/app', '') ?? ''
-    for (const view of [...views, event]) {
+    for (const view of [...views, `/operate/apps/${clientId()}`, event]) {
       for (const colorScheme of ['light', 'dark'] as const) {
         await page.setViewportSize({ width: 1280, height: 900 })
         await page.emulateMedia({ colorScheme })

@@ -21,6 +21,7 @@ import * as whatif from '../../../proto/gen/ts-proto/tollgate/billing/v1/whatif.
 import * as escrow from '../../../proto/gen/ts-proto/tollgate/balances/v1/escrow.ts'
 import * as mail from '../../../proto/gen/ts-proto/tollgate/mail/v1/mail.ts'
 import * as metering from '../../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import * as checks from '../../../proto/gen/ts-proto/tollgate/books/v1/checks.ts'
 import * as outbox from '../../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
 import * as reconciliation from '../../../proto/gen/ts-proto/tollgate/billing/v1/reconciliation.ts'
 import * as quarantine from '../../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
@@ -88,6 +89,7 @@ const services: ServiceDefinition[] = [
   escrow.HoldServiceService,
   mail.MailServiceService,
   metering.MeteringServiceService,
+  checks.CheckServiceService,
   outbox.OutboxServiceService,
   signers.SignersServiceService,
   readiness.ReadinessServiceService,

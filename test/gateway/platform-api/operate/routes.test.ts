@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { deriveCsrfToken } from '../../../../core/identity/accounts/sessions.ts'
 import type { TestApp } from '../../../core/support.ts'
+import { registerSecret } from '../../../support/run/secrecy.ts'
 import { type Person, logIn, logInTo } from '../../../support/web/people.ts'
 import { type Console, type RequestOptions, startConsole } from '../../console.ts'
 import { asRecord } from '../../support.ts'
@@ -50,6 +51,9 @@ const routes: { method: string; path: string; json?: unknown; answer?: number }[
   { method: 'GET', path: '/losses' },
   { method: 'GET', path: '/signing-keys' },
   { method: 'POST', path: '/signing-keys/rotate', json: {}, answer: 409 },
+  { method: 'GET', path: '/apps' },
+  { method: 'GET', path: '/checks' },
+  { method: 'POST', path: `/checks/${none}/start`, json: {}, answer: 404 },
   { method: 'GET', path: '/processor-differences' },
   {
     method: 'POST',
@@ -107,6 +111,70 @@ describe.each(changing)('operate: $method $path', (route) => {
     const status = (route.answer ?? 200) < 300 ? 'success' : 'refused'
     expect(rows).toEqual([{ actor: admin.accountId, status }])
   })
+})
+
+it('shows the secrets of a signer again only for the same Idempotency-Key', async () => {
+  const send = async (path: string, key: string, json: object) => {
+    const url = `/api/v1/internal/operate/signers${path}`
+    const headers = { 'idempotency-key': key }
+    const answer = await console.send('POST', url, { person: admin, headers, json })
+    const { correlation_id: _, ...body } = asRecord(JSON.parse(await answer.text()))
+    if (typeof body['secret'] === 'string') registerSecret(body['secret'])
+    return { status: answer.status, ...body }
+  }
+  const signer = { name: 'east', allApps: true, clientIds: [], mayPushEvents: false }
+  const created = await send('', 'one', signer)
+  expect(created).toMatchObject({ status: 201, secret: expect.stringMatching(/^svc_sg_/) })
+  expect(await send('', 'one', signer)).toEqual(created)
+  expect(await send('', 'two', signer)).toMatchObject({ status: 409, code: 'conflict' })
+  const rotated = await send('/east/rotate', 'three', { overlapSeconds: 0 })
+  expect(await send('/east/rotate', 'three', { overlapSeconds: 0 })).toEqual(rotated)
+  expect(await send('/east/rotate', 'three', { overlapSeconds: 9 })).toMatchObject({
+    status: 409,
+    code: 'idempotency_conflict',
+  })
+  expect((await send('/east/rotate', 'a key with spaces', { overlapSeconds: 0 })).status).toBe(400)
+  // Another platform admin's keys are separate.
+  const other = await logIn(console, { isPlatformAdmin: true })
+  const answer = await console.send('POST', '/api/v1/internal/operate/signers', {
+    person: other,
+    headers: { 'idempotency-key': 'one' },
+    json: signer,
+  })
+  expect(answer.status).toBe(409)
+})
+
+it('lists all apps by a part of the name or the client id, with their owners', async () => {
+  const list = async (query: string) => {
+    const url = `/api/v1/internal/operate/apps${query}`
+    const answer = await console.send('GET', url, { person: admin })
+    expect(answer.status).toBe(200)
+    const body: { apps: { clientId: string }[]; nextCursor?: string } = JSON.parse(
+      await answer.text(),
+    )
+    return body
+  }
+  const other = await console.newApp()
+  await console.sql.query(
+    `update apps a set name = '100% Ökostrom' from clients c where c.app_id = a.id and c.client_id = $1`,
+    [other.clientId],
+  )
+  const { apps } = await list(`?search=${app.clientId}`)
+  expect(apps).toMatchObject([
+    {
+      clientId: app.clientId,
+      status: 'active',
+      ownerEmails: expect.arrayContaining([owner.email]),
+    },
+  ])
+  for (const search of ['100%25', 'KOstrom'])
+    expect((await list(`?search=${search}`)).apps.map(({ clientId }) => clientId)).toEqual([
+      other.clientId,
+    ])
+  expect((await list('?search=%25%25')).apps).toEqual([])
+  const first = await list('?limit=1')
+  const second = await list(`?limit=1&cursor=${first.nextCursor}`)
+  expect(first.apps[0]?.clientId).not.toBe(second.apps[0]?.clientId)
 })
 
 it('lists every such route in the internal document, and none in the public one', async () => {

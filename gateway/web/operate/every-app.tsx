@@ -1,0 +1,128 @@
+import { useInfiniteQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useSearch } from '@tanstack/react-router'
+import { type ReactNode, useState } from 'react'
+import { type EveryApp as App, everyAppQuery } from '../api/every-app.ts'
+import { Answer } from '../ui/answer.tsx'
+import { Button } from '../ui/button.tsx'
+import { Instant } from '../ui/instant.tsx'
+import { More } from '../ui/more.tsx'
+import { Name } from '../ui/name.tsx'
+import { Page } from '../ui/page.tsx'
+import { Empty } from '../ui/states.tsx'
+import { TableBox } from '../ui/table-box.tsx'
+
+/** All apps of the deployment, with their owners. */
+export function EveryApp(): ReactNode {
+  const { search = '' } = useSearch({ from: '/operate/apps' })
+  const apps = useInfiniteQuery(everyAppQuery(search))
+  return (
+    <Page title="All apps" about="Every app of this deployment, with its owners and quotas.">
+      <section className="card" aria-label="All apps">
+        <Search key={search} search={search} />
+        <Answer query={apps} rows={6}>
+          {({ pages }) => {
+            const found = pages.flatMap((page) => page.apps)
+            return found.length > 0 ? (
+              <AppTable apps={found} />
+            ) : (
+              <Empty>
+                {search === ''
+                  ? 'There is no app yet.'
+                  : `No app has “${search}” in its name, or as its client id.`}
+              </Empty>
+            )
+          }}
+        </Answer>
+        <More query={apps} label="Show newer" />
+      </section>
+    </Page>
+  )
+}
+
+function Search({ search }: { search: string }): ReactNode {
+  const navigate = useNavigate({ from: '/operate/apps' })
+  const [text, setText] = useState(search)
+  const show = (next: string): void =>
+    void navigate({ search: next === '' ? {} : { search: next } })
+  return (
+    <form
+      className="row"
+      role="search"
+      onSubmit={(event) => {
+        event.preventDefault()
+        show(text.trim())
+      }}
+    >
+      <label>
+        Part of a name, or a client id
+        <input
+          type="search"
+          maxLength={200}
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+        />
+      </label>
+      <Button type="submit">Search</Button>
+      {search !== '' && <Button onClick={() => show('')}>Show all</Button>}
+    </form>
+  )
+}
+
+const AppTable = ({ apps }: { apps: readonly App[] }): ReactNode => (
+  <TableBox label="Table of all apps">
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">Name</th>
+          <th scope="col">Client id</th>
+          <th scope="col">Owners</th>
+          <th scope="col">Created</th>
+          <th scope="col">Quotas</th>
+        </tr>
+      </thead>
+      <tbody>
+        {apps.map((app) => (
+          <tr key={app.clientId}>
+            <th scope="row">
+              <Link to="/$clientId" params={{ clientId: app.clientId }}>
+                <Name>{app.name}</Name>
+              </Link>{' '}
+              <Kinds app={app} />
+            </th>
+            <td>
+              <code>{app.clientId}</code>
+            </td>
+            <td>
+              {app.ownerEmails.length === 0 && <span className="soft">none</span>}
+              {app.ownerEmails.map((email) => (
+                <div key={email}>
+                  <Name>{email}</Name>
+                </div>
+              ))}
+            </td>
+            <td>
+              <Instant at={app.createdAt} />
+            </td>
+            <td>
+              <Link
+                to="/operate/apps/$clientId"
+                params={{ clientId: app.clientId }}
+                aria-label={`Quotas of ${app.name}`}
+              >
+                Quotas
+              </Link>
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  </TableBox>
+)
+
+const Kinds = ({ app: { status, isTest, isPlatformApp } }: { app: App }): ReactNode => (
+  <>
+    {status === 'disabled' && <span className="badge bad">disabled</span>}
+    {isTest && <span className="badge">test</span>}
+    {isPlatformApp && <span className="badge">platform</span>}
+  </>
+)
