@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { createKeyedSemaphore } from '../../lib/concurrency.ts'
 import { backoffMs } from '../../lib/loop.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Metrics } from '../../lib/metrics.ts'
@@ -55,6 +56,8 @@ export function createOutbox({
   const giveUp = new AbortController()
   let awake = new AbortController()
   let running: Promise<unknown> = Promise.resolve()
+  // In turn, so that idle destinations share one connection.
+  const claims = createKeyedSemaphore({ running: 1 })
   const meters = createOutboxMetrics(metrics, {
     kinds: destinations.map(({ kind }) => kind),
     rows: () => store.figures(pool),
@@ -71,13 +74,9 @@ export function createOutbox({
   async function round(to: Destination): Promise<Round> {
     const at = now()
     const leaseEnd = new Date(at.getTime() + leaseMs)
-    const entries = await store.claim(pool, {
-      kind: to.kind,
-      at,
-      until: leaseEnd,
-      items: to.itemsAtOnce,
-      bytes: to.bytesAtOnce,
-    })
+    const bounds = { items: to.itemsAtOnce, bytes: to.bytesAtOnce }
+    const claim = { kind: to.kind, at, until: leaseEnd, ...bounds }
+    const entries = await claims.run('claim', () => store.claim(pool, claim))
     if (entries.length === 0) return { claimed: 0, delivered: 0, waitMs: null }
     const deliveries = await to.deliver(entries, giveUp.signal)
     const delivered = entries.filter((_, i) => deliveries[i]?.kind === 'delivered')

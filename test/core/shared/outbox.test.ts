@@ -65,6 +65,29 @@ const rows = async () =>
 const delivered: Verdict = () => ({ kind: 'delivered' })
 
 describe('the outbox', () => {
+  it('uses one connection for all its destinations while nothing is due', async () => {
+    let polls = 0
+    const idle = (kind: string): Destination => ({
+      kind,
+      itemsAtOnce: 1,
+      bytesAtOnce: 1,
+      ready: () => ++polls > 0,
+      deliver: async () => [],
+    })
+    const outbox = createOutbox({
+      pool,
+      log: silentLog(),
+      metrics: createMetrics('test'),
+      now: clock.now,
+      destinations: ['a', 'b', 'c', 'd', 'e'].map(idle),
+      idleMs: 5,
+    })
+    outbox.start()
+    await until(() => polls > 50)
+    expect(pool.totalCount).toBe(1)
+    await outbox.stop()
+  })
+
   it('delivers only committed entries', async () => {
     const { outbox, batches } = setUp(delivered)
     await put('a', 'b')
