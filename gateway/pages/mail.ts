@@ -38,14 +38,14 @@ ${mails.length === 0 ? html`<p>There are no mails yet.</p>` : mails.map(renderMa
 }
 
 const renderMail = ({ email, kind, status, subject, text, error, createdAt }: Mail): Html => html`
-<section class="item">
-<ul><li>${subject ?? kind}<small>to ${email}, ${createdAt.slice(0, 16).replace('T', ' ')} UTC: ${status}${error === undefined ? '' : ` (${error})`}</small></li></ul>
-${text !== undefined && html`<pre>${text}</pre>`}
-${text !== undefined && linkOf(text)}
-</section>`
+<section class="item"><ul>
+<li>${subject ?? kind}<small>to ${email}, ${createdAt.slice(0, 16).replace('T', ' ')} UTC: ${status}${error === undefined ? '' : ` (${error})`}</small></li>
+${text !== undefined && html`<li><pre>${text}</pre></li>`}
+${text !== undefined && linkIn(text)}
+</ul></section>`
 
-/** Returns a link to our own page that the mail's text contains. */
-function linkOf(text: string): Html | false {
+/** Returns a link to the page of ours that the mail's text names. */
+function linkIn(text: string): Html | false {
   const [address] = /^https?:\/\/\S+$/m.exec(text) ?? []
-  return address !== undefined && html`<a href="${address}">Follow its link</a>`
+  return address !== undefined && html`<li><a href="${address}">Follow its link</a></li>`
 }

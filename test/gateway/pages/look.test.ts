@@ -99,6 +99,21 @@ async function openReset(): Promise<Seen> {
   return stranger().get(`/reset-password?token=${token}`)
 }
 
+async function forgetPassword(): Promise<Seen> {
+  const browser = stranger()
+  const { fields } = await browser.get('/forgot-password')
+  return browser.post('/forgot-password', { ...fields, email })
+}
+
+async function openMails(): Promise<Seen> {
+  const admin = 'admin@example.com'
+  const account = { email: admin, password, name: '', isPlatformAdmin: true }
+  await operator.accounts.createAccount(account)
+  const browser = stranger()
+  await browser.logIn(admin, password)
+  return browser.get('/mail')
+}
+
 async function openOnboarding(): Promise<Seen> {
   const path = `/apps/${shop.clientId}/billing`
   const { fields } = await owner.get(path)
@@ -176,6 +191,9 @@ const pages: readonly (readonly [text: string, open: () => Promise<Seen>])[] = [
   ['This is not mine', enterDeviceCode],
   ['Set a new password', openReset],
   ['Open the whole link', () => stranger().get('/reset-password')],
+  ['A mail with a link follows', () => stranger().get('/forgot-password')],
+  ['This trial service sends no mail', forgetPassword],
+  ['Follow its link', openMails],
   ['Log out?', () => invited.get('/api/v1/oidc/session/end')],
   ['by kind of problem', () => stranger().get('/errors')],
   ['No code matches', () => stranger().get('/errors?q=nothing+of+the+kind')],
