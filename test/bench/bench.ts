@@ -23,6 +23,7 @@ import { latency } from './ingest/latency.ts'
 import { busyMemory, idleMemory } from './memory.ts'
 import { collectorMemory } from './ingest/memory-collector.ts'
 import { type Million, collectMillion } from './ingest/million.ts'
+import { dashboardFeel } from './dashboard/feel.ts'
 import { userTokenMint } from './keys/mint.ts'
 import { planList } from './money/plan-list.ts'
 import {
@@ -89,6 +90,7 @@ const rows: Readonly<Record<string, Row>> = {
   'month-end': monthEnd,
   verify: verifyBooks,
   whatif: whatIf,
+  dashboard: dashboardFeel,
   'memory-collector': collectorMemory,
   'memory-idle': idleMemory,
   'memory-all-in-one': busyMemory,
@@ -102,8 +104,8 @@ npm run bench -- [--quick] --ablate [PATCH]
   NAME is one of ${Object.keys(rows).join(', ')}
   BENCH_DATABASE_URL (or TEST_DATABASE_URL) names a PostgreSQL to run on; the embedded one otherwise.
   BENCH_KAFKA_BROKERS (or TEST_KAFKA_BROKERS) names a Kafka, BENCH_REDIS_URL (or TEST_REDIS_URL)
-  a Redis, CITUS_URL the coordinator of a Citus cluster with two workers; rows that need one are left
-  out otherwise.
+  a Redis, CITUS_URL the coordinator of a Citus cluster with two workers, TEST_CHROMIUM the program of
+  Chromium; rows that need one are left out otherwise.
 `
 
 const stops: (() => Promise<void>)[] = []
@@ -129,6 +131,7 @@ interface BenchOptions {
   readonly kafka: readonly string[] | null
   readonly redis: string | null
   readonly citus: string | null
+  readonly chromium: string | null
 }
 
 function createBench({ databaseUrl, ...options }: BenchOptions): Bench {
@@ -218,7 +221,7 @@ async function main(): Promise<number> {
   }
   const { BENCH_DATABASE_URL, TEST_DATABASE_URL, BENCH_KAFKA_BROKERS, TEST_KAFKA_BROKERS } =
     process.env
-  const { BENCH_REDIS_URL, TEST_REDIS_URL, CITUS_URL } = process.env
+  const { BENCH_REDIS_URL, TEST_REDIS_URL, CITUS_URL, TEST_CHROMIUM } = process.env
   const bench = createBench({
     quick: values.quick,
     profile: values.profile,
@@ -226,6 +229,7 @@ async function main(): Promise<number> {
     kafka: (BENCH_KAFKA_BROKERS || TEST_KAFKA_BROKERS)?.split(',') ?? null,
     redis: BENCH_REDIS_URL || TEST_REDIS_URL || null,
     citus: CITUS_URL || null,
+    chromium: TEST_CHROMIUM || null,
   })
   say(await describeMachine(bench))
   const findings = await run(bench, names)

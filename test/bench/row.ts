@@ -25,6 +25,8 @@ export interface Bench {
   readonly redis: string | null
   /** URL of the coordinator of an available Citus cluster, or null. */
   readonly citus: string | null
+  /** Program of an available Chromium, or null. */
+  readonly chromium: string | null
   /** A PostgreSQL that creates migrated databases for this run. */
   server(): Promise<Server>
   /** A database in which one user has a million tickets. */
