@@ -74,6 +74,9 @@ export function createOffersRpc({ offers, sync }: OffersRpcDeps) {
         return { plan: await show(plan, caller) }
       },
     ),
+    listPlanVersions: rpc(reader, async ({ planId }: pb.ListPlanVersionsRequest, caller) => ({
+      versions: await showAll(await offers.versions(caller.appId, planId), caller),
+    })),
     syncPlan: rpc(editor, async ({ planId }: pb.SyncPlanRequest, { appId }) =>
       renderSync(await sync.sync({ appId, planId })),
     ),

@@ -26,6 +26,7 @@ import { Overview } from './overview/overview.tsx'
 import { Money } from './money/money.tsx'
 import { EditPlan, NewPlan } from './plans/edit-plan.tsx'
 import { Plans } from './plans/plans.tsx'
+import { PlanVersions } from './plans/versions.tsx'
 import { Settings } from './settings/settings.tsx'
 import { Shell } from './shell.tsx'
 import { Team } from './team/team.tsx'
@@ -128,6 +129,19 @@ const editPlan = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/plans/$planId',
   component: EditPlan,
+})
+const version = (value: unknown): number | undefined => {
+  const number = Number(value)
+  return Number.isInteger(number) && number > 0 ? number : undefined
+}
+const planVersions = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/plans/$planId/versions',
+  component: PlanVersions,
+  validateSearch: (search: Record<string, unknown>): { left?: number; right?: number } => {
+    const [left, right] = [version(search['left']), version(search['right'])]
+    return { ...(left !== undefined && { left }), ...(right !== undefined && { right }) }
+  },
 })
 const money = createRoute({
   getParentRoute: () => root,
@@ -261,6 +275,7 @@ const routeTree = root.addChildren([
   plans,
   newPlan,
   editPlan,
+  planVersions,
   webhooks,
   webhook,
   settings,

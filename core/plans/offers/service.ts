@@ -25,6 +25,7 @@ import { createNetworkPrice, newPlan } from './defaults.ts'
 import { type Bundle, type Plan, type PlanStatus, type PlanTerms, freeTerms } from './plan.ts'
 import { toRetailRate, retailRules } from '../terms.ts'
 import * as store from './store.ts'
+import { listVersions, noSuchPlan } from './versions.ts'
 
 /** An app that is about to sell an active plan with a price. */
 export interface Sale {
@@ -217,7 +218,9 @@ export function createOffers({
     await auditSuccess(db, { appId: app, actor, action, details, at: now() })
   }
 
-  return { list, version, create, update, remove, starter, setStarter, drafts }
+  const versions = (app: AppId, planId: string): Promise<Plan[]> => listVersions(pool, app, planId)
+
+  return { list, version, versions, create, update, remove, starter, setStarter, drafts }
 }
 
 export type Offers = ReturnType<typeof createOffers>
@@ -352,6 +355,5 @@ function requireStarterMembers(body: Body): void {
     )
 }
 
-const noSuchPlan = (): DomainError => new DomainError('NOT_FOUND', 'Plan not found')
 const nameConflict = (name: string): DomainError =>
   new DomainError('CONFLICT', `the app has a plan named ${name}`)

@@ -158,6 +158,23 @@ export async function readVersions(db: Db, ids: readonly bigint[]): Promise<Plan
   return rows.map(versionFromRow)
 }
 
+/** Returns the ids of a plan's newest versions, unordered. */
+export async function newestTermsIds(
+  db: Db,
+  { appId: app, planId, limit }: { appId: AppId; planId: string; limit: number },
+): Promise<bigint[]> {
+  const rows = await many<{ id: bigint }>(
+    db,
+    sql`
+    select id
+    from plan_versions
+    where app_id = ${app} and plan_id = ${planId}
+    order by version desc
+    limit ${limit}`,
+  )
+  return rows.map(({ id }) => id)
+}
+
 /**
  * Returns the id of the newest version with `created_at` at or before `at`; null if no version is
  * that old.

@@ -6,11 +6,13 @@ import { sellingReasons } from '../../http/route.ts'
 import { addSchemas, asDocumented, ref } from '../../http/schemas.ts'
 import { AppParams, NotModified, Success, oneOf, text } from '../schemas.ts'
 import { createPlanLists } from './lists.ts'
+import { toPlan } from './render.ts'
 import {
   ChangedPlan,
   CreateBody,
   CreatedPlan,
   Plan,
+  PlanVersions,
   Products,
   SyncedPlan,
   UpdateBody,
@@ -39,6 +41,7 @@ export function planRoutes(app: App): void {
   updatePlan(app)
   deletePlan(app)
   syncPlan(app)
+  listVersions(app)
   starterRoutes(app)
 }
 
@@ -171,4 +174,19 @@ const syncPlan = post({
       correlation_id: correlationId,
     }
   },
+})
+
+const listVersions = get({
+  url: `${url}/:planId/versions`,
+  guard: { kind: 'm2m_or_member' },
+  operationId: 'listPlanVersions',
+  summary: 'The versions of a plan',
+  description:
+    'Lists the newest 100 versions of a plan, the newest first: the plan with the terms of each version, and as updatedAt the time at which the version was made. Name and status are the current ones.',
+  tags,
+  params: PlanParams,
+  response: { 200: ref(PlanVersions) },
+  handler: async ({ params, core }) => ({
+    versions: (await core.plans.listPlanVersions(params)).versions.map(toPlan),
+  }),
 })

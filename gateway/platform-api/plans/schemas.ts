@@ -225,6 +225,11 @@ export const StarterPlan = named(
   'StarterPlan',
 )
 
+export const PlanVersions = named(
+  Type.Object({ versions: Type.Array(ref(Plan), { description: 'The newest first.' }) }),
+  'PlanVersions',
+)
+
 export const planSchemas = [
   PlanCapability,
   Plan,
@@ -234,4 +239,5 @@ export const planSchemas = [
   ChangedPlan,
   SyncedPlan,
   StarterPlan,
+  PlanVersions,
 ]

@@ -18,6 +18,17 @@ export const plansQuery = (clientId: string) =>
     },
   })
 
+/** A plan in each of its newest versions, the newest first. */
+export const planVersionsQuery = (clientId: string, planId: string) =>
+  queryOptions({
+    queryKey: [...plansQuery(clientId).queryKey, planId, 'versions'],
+    queryFn: async () => {
+      const path = { clientId, planId }
+      const url = '/api/v1/apps/{clientId}/plans/{planId}/versions'
+      return (await unwrap(api.GET(url, { params: { path } }))).versions
+    },
+  })
+
 const keysOf = (clientId: string) => [plansQuery(clientId).queryKey]
 
 export function usePlanChanges(clientId: string) {

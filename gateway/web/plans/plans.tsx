@@ -75,10 +75,7 @@ function PlanTable({ clientId, plans, canEdit }: PlanTableProps): ReactNode {
             {plans.map((plan) => (
               <tr key={plan.id}>
                 <th scope="row">
-                  {plan.name}
-                  <small>
-                    {plan.type}, version {plan.version}
-                  </small>
+                  <PlanName clientId={clientId} plan={plan} />
                 </th>
                 <td>
                   <Dollars value={plan.priceAmount} /> <small>{plan.billingCycle}</small>
@@ -149,6 +146,26 @@ function PlanTable({ clientId, plans, canEdit }: PlanTableProps): ReactNode {
     </section>
   )
 }
+
+const PlanName = ({ clientId, plan }: { clientId: string; plan: Plan }): ReactNode => (
+  <>
+    {plan.name}
+    <small>
+      {plan.type},{' '}
+      {plan.version > 1 ? (
+        <Link
+          to="/$clientId/plans/$planId/versions"
+          params={{ clientId, planId: plan.id }}
+          aria-label={`Versions of ${plan.name}`}
+        >
+          version {plan.version}
+        </Link>
+      ) : (
+        'version 1'
+      )}
+    </small>
+  </>
+)
 
 /** Starter and Network Price belong to the deployment. */
 const isOwn = ({ isStarterDefault, isNetworkDefault }: Plan): boolean =>

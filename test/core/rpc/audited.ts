@@ -204,6 +204,7 @@ export const audited: Readonly<Record<string, Audited>> = {
   'plans.v1.PlanService/GetStarterPlan': 'reads',
   'plans.v1.PlanService/UpdateStarterPlan': as('starter_plan_updated'),
   'plans.v1.PlanService/SyncPlan': both(),
+  'plans.v1.PlanService/ListPlanVersions': 'reads',
   'plans.v1.SubscriptionService/GetSubscription': 'reads',
   'plans.v1.SubscriptionService/ListSubscriptions': 'reads',
   'plans.v1.SubscriptionService/UpdateSubscription': both('subscription_changed'),

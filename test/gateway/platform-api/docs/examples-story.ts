@@ -360,6 +360,8 @@ export async function tellStory(
   )
   const synced = { path: { ...mine, planId: free[0]?.id ?? '' } }
   await step({ operation: `post ${apps}/plans/{planId}/sync`, status: 200, ...managed, ...synced })
+  const versions = { ...managed, path: { ...mine, planId } }
+  await step({ operation: `get ${apps}/plans/{planId}/versions`, status: 200, ...versions })
   await step({ operation: `delete ${apps}/plans`, status: 200, ...managed, query: { planId } })
   for (const method of ['put', 'get'])
     await step({ operation: `${method} ${apps}/starter-plan`, status: 200, ...managed })

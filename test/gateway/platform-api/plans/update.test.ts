@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { logInTo } from '../../../support/web/people.ts'
 import { asRecord } from '../../support.ts'
-import { console, person, setUpApp, ask } from '../support.ts'
+import { app, console, person, setUpApp, ask } from '../support.ts'
 import {
   create,
   update,
@@ -15,6 +15,24 @@ import {
 } from './support.ts'
 
 setUpApp('admin')
+
+const asRecords = (value: unknown): Record<string, unknown>[] =>
+  Array.isArray(value) ? value.map(asRecord) : []
+
+describe('the versions of a plan', () => {
+  it('are 404 for an unknown or deleted plan, and another app', async () => {
+    const id = await newPlan()
+    const other = await console.newApp()
+    const versionsOf = (planId: string, authorization = app.basic) =>
+      ask('GET', `/plans/${planId}/versions`, { authorization })
+    expect((await versionsOf(id)).status).toBe(200)
+    expect((await versionsOf(id, other.basic)).status).toBe(404)
+    expect((await versionsOf('no-id')).status).toBe(404)
+    expect((await versionsOf(id, 'Basic bm9ib2R5Om5vdGhpbmc=')).status).toBe(401)
+    await remove(`?planId=${id}`)
+    expect((await versionsOf(id)).status).toBe(404)
+  })
+})
 
 describe('changing a plan', () => {
   it('keeps omitted fields, clears null ones, and creates a version only for new terms', async () => {
@@ -47,6 +65,24 @@ describe('changing a plan', () => {
     expect(await planOf(id)).toMatchObject({ type: 'free', chargeThresholdUsd: null, version: 3 })
     await update({ id, capabilities: [] })
     expect(await planOf(id)).toMatchObject({ capabilities: [], version: 4 })
+    const { body } = await ask('GET', `/plans/${id}/versions`, { authorization: app.basic })
+    const versions = asRecords(body['versions'])
+    expect(
+      versions.map(({ version, type, overageRateUsd }) => [version, type, overageRateUsd]),
+    ).toEqual([
+      [4, 'free', null],
+      [3, 'free', null],
+      [2, 'usage', null],
+      [1, 'usage', '0.000002'],
+    ])
+    expect(versions[3]).toMatchObject({
+      name: 'Pro 2',
+      includedUsdMicros: '7',
+      chargeThresholdUsd: '10',
+      updatedAt: before['createdAt'],
+      capabilities: [{ ...sdxl, retailRateUsd: '0.000003' }],
+    })
+    expect(versions[0]).toMatchObject({ capabilities: [] })
     const { rows } = await console.sql.query(
       `select v.version, v.retail_rate, v.charge_threshold_attos is null as none,
               (select count(*) from plan_bundles b where b.plan_id = v.plan_id and b.version = v.version) as bundles
