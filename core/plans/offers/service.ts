@@ -92,6 +92,7 @@ export function createOffers({
 
   /** Version of the list; differs after every change. */
   const version = (app: AppId): Promise<string> => store.listVersion(pool, app)
+  const versions = (app: AppId, planId: string): Promise<Plan[]> => listVersions(pool, app, planId)
 
   /**
    * Creates a plan. Checks run in the order of docs/plans.md; the last is CONFLICT when another
@@ -217,8 +218,6 @@ export function createOffers({
   ): Promise<void> {
     await auditSuccess(db, { appId: app, actor, action, details, at: now() })
   }
-
-  const versions = (app: AppId, planId: string): Promise<Plan[]> => listVersions(pool, app, planId)
 
   return { list, version, versions, create, update, remove, starter, setStarter, drafts }
 }

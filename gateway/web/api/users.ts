@@ -3,7 +3,8 @@ import { type Schemas, api, unwrap } from './client.ts'
 import { readTransactions } from './money.ts'
 
 const listSize = '50'
-const historySize = '50'
+/** Who asks for more gets more at once. */
+const furtherSize = '500'
 export const decisionsMax = 100
 
 /** A user of an app, as every route below `…/users/{externalUserId}` names it. */
@@ -30,7 +31,7 @@ export const usersQuery = (clientId: string, { status, user }: UserFilter) =>
     placeholderData: keepPreviousData,
     queryFn: ({ pageParam: cursor, signal }) => {
       const query = {
-        limit: listSize,
+        limit: cursor === '' ? listSize : furtherSize,
         ...withCursor(cursor),
         ...(status !== undefined && { status }),
         ...(user !== undefined && { startsWith: user }),
@@ -123,7 +124,7 @@ function readHistory(
     groupBy,
     startDate: `${month}-01`,
     endDate: lastDay(month),
-    limit: historySize,
+    limit: cursor === '' ? listSize : furtherSize,
     ...withCursor(cursor),
   }
   return unwrap(

@@ -10,7 +10,7 @@ import { Instant } from '../ui/instant.tsx'
 import { More } from '../ui/more.tsx'
 import { Page } from '../ui/page.tsx'
 import { Empty } from '../ui/states.tsx'
-import { TableBox } from '../ui/table-box.tsx'
+import { LongTable } from '../ui/table/long-table.tsx'
 
 /** Who did what in an app, newest first. */
 export function Audit(): ReactNode {
@@ -37,9 +37,7 @@ export function Audit(): ReactNode {
       <section className="card" aria-label="Entries">
         <Filter key={action ?? ''} action={action ?? ''} />
         <Answer query={audit}>
-          {({ pages }) => (
-            <Entries entries={pages.flatMap((page) => page.entries)} action={action} />
-          )}
+          {({ pages }) => <Entries pages={pages} hasMore={audit.hasNextPage} action={action} />}
         </Answer>
         <More query={audit} label="Show older" />
       </section>
@@ -79,68 +77,77 @@ function Filter({ action }: { action: string }): ReactNode {
 type Entry = Schemas['AuditLog']['entries'][number]
 
 interface EntriesProps {
-  readonly entries: readonly Entry[]
+  readonly pages: readonly Schemas['AuditLog'][]
+  readonly hasMore: boolean
   readonly action: string | undefined
 }
 
-const Entries = ({ entries, action }: EntriesProps): ReactNode =>
-  entries.length > 0 ? (
-    <EntryTable entries={entries} />
+const Entries = ({ pages, hasMore, action }: EntriesProps): ReactNode =>
+  pages.some(({ entries }) => entries.length > 0) ? (
+    <EntryTable pages={pages.map(({ entries }) => entries)} hasMore={hasMore} />
   ) : (
     <Empty>{action === undefined ? 'Nothing is recorded yet.' : `Nobody did “${action}”.`}</Empty>
   )
 
-const EntryTable = ({ entries }: { entries: readonly Entry[] }): ReactNode => (
-  <TableBox label="Table of entries">
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">When</th>
-          <th scope="col">Action</th>
-          <th scope="col">By</th>
-          <th scope="col">Result</th>
-          <th scope="col">Details</th>
-        </tr>
-      </thead>
-      <tbody>
-        {entries.map(({ id, createdAt, action, actor, status, details, correlationId }) => (
-          <tr key={id}>
-            <td>
-              <Instant at={createdAt} />
-            </td>
-            <th scope="row">{action}</th>
-            <td>
-              <code>{actor}</code>
-            </td>
-            <td>
-              <span className={status === 'success' ? 'badge good' : 'badge bad'}>{status}</span>
-            </td>
-            <td>
-              <details>
-                <summary>Show</summary>
-                <dl>
-                  {Object.entries(details).map(([name, value]) => (
-                    <div key={name}>
-                      <dt className="soft">{name}</dt>
-                      <dd>
-                        <code>{typeof value === 'string' ? value : JSON.stringify(value)}</code>
-                      </dd>
-                    </div>
-                  ))}
-                  {correlationId !== null && (
-                    <div>
-                      <dt className="soft">correlation id</dt>
-                      <dd>
-                        <code>{correlationId}</code>
-                      </dd>
-                    </div>
-                  )}
-                </dl>
-              </details>
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  </TableBox>
+const columns = [
+  { name: 'When' },
+  { name: 'Action' },
+  { name: 'By' },
+  { name: 'Result' },
+  { name: 'Details' },
+]
+
+interface EntryTableProps {
+  readonly pages: readonly (readonly Entry[])[]
+  readonly hasMore: boolean
+}
+
+const EntryTable = ({ pages, hasMore }: EntryTableProps): ReactNode => (
+  <LongTable
+    label="Table of entries"
+    columns={columns}
+    pages={pages}
+    hasMore={hasMore}
+    keyOf={idOf}
+  >
+    {({ createdAt, action, actor, status, details, correlationId }) => (
+      <>
+        <td>
+          <Instant at={createdAt} />
+        </td>
+        <th scope="row">{action}</th>
+        <td>
+          <code>{actor}</code>
+        </td>
+        <td>
+          <span className={status === 'success' ? 'badge good' : 'badge bad'}>{status}</span>
+        </td>
+        <td>
+          <details>
+            <summary>Show</summary>
+            <dl>
+              {Object.entries(details).map(([name, value]) => (
+                <div key={name}>
+                  <dt className="soft">{name}</dt>
+                  <dd>
+                    <code>{typeof value === 'string' ? value : JSON.stringify(value)}</code>
+                  </dd>
+                </div>
+              ))}
+              {correlationId !== null && (
+                <div>
+                  <dt className="soft">correlation id</dt>
+                  <dd>
+                    <code>{correlationId}</code>
+                  </dd>
+                </div>
+              )}
+            </dl>
+          </details>
+        </td>
+      </>
+    )}
+  </LongTable>
 )
+
+const idOf = ({ id }: Entry): string => id

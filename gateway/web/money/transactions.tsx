@@ -13,14 +13,17 @@ export function Transactions({ payer }: { payer: Payer }): ReactNode {
     <section className="card" aria-labelledby="transactions">
       <h2 id="transactions">Transactions</h2>
       <Answer query={transactions}>
-        {({ pages }) => {
-          const items = pages.flatMap((page) => page.items)
-          return items.length > 0 ? (
-            <TransactionTable clientId={payer.clientId} items={items} />
+        {({ pages }) =>
+          pages.some(({ items }) => items.length > 0) ? (
+            <TransactionTable
+              clientId={payer.clientId}
+              pages={pages}
+              hasMore={transactions.hasNextPage}
+            />
           ) : (
             <Empty>Nothing was booked yet.</Empty>
           )
-        }}
+        }
       </Answer>
       <More query={transactions} label="Show older" />
     </section>

@@ -33,14 +33,17 @@ function Transactions({ user }: { user: UserRef }): ReactNode {
     <section className="card" aria-labelledby="statement">
       <h2 id="statement">Statement</h2>
       <Answer query={transactions}>
-        {({ pages }) => {
-          const items = pages.flatMap((page) => page.items)
-          return items.length > 0 ? (
-            <TransactionTable clientId={user.clientId} items={items} />
+        {({ pages }) =>
+          pages.some(({ items }) => items.length > 0) ? (
+            <TransactionTable
+              clientId={user.clientId}
+              pages={pages}
+              hasMore={transactions.hasNextPage}
+            />
           ) : (
             <Empty>Nothing was booked for this user yet.</Empty>
           )
-        }}
+        }
       </Answer>
       <More query={transactions} label="Show older" />
     </section>

@@ -12,6 +12,7 @@ import { More } from '../ui/more.tsx'
 import { Name } from '../ui/name.tsx'
 import { Empty } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
+import { LongTable } from '../ui/table/long-table.tsx'
 import { Ticket } from './ticket.tsx'
 
 const from = '/$clientId/users/$externalUserId'
@@ -62,14 +63,17 @@ function Tickets({ user, month }: HistoryProps): ReactNode {
   return (
     <>
       <Answer query={tickets}>
-        {({ pages }) => {
-          const all = pages.flatMap((page) => page.tickets)
-          return all.length > 0 ? (
-            <TicketTable tickets={all} month={month} />
+        {({ pages }) =>
+          pages.some((page) => page.tickets.length > 0) ? (
+            <TicketTable
+              pages={pages.map((page) => page.tickets)}
+              hasMore={tickets.hasNextPage}
+              month={month}
+            />
           ) : (
             <Empty>The user signed no ticket in this month.</Empty>
           )
-        }}
+        }
       </Answer>
       <More query={tickets} label="Show older" />
     </>
@@ -77,65 +81,63 @@ function Tickets({ user, month }: HistoryProps): ReactNode {
 }
 
 interface TicketTableProps {
-  readonly tickets: readonly Schemas['UsageRequest'][]
+  readonly pages: readonly (readonly Schemas['UsageRequest'][])[]
+  readonly hasMore: boolean
   readonly month: string
 }
 
-const TicketTable = ({ tickets, month }: TicketTableProps): ReactNode => (
-  <TableBox label="Table of tickets">
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Signed</th>
-          <th scope="col">Pipeline and model</th>
-          <th scope="col" className="number">
-            Fee, wei
-          </th>
-          <th scope="col" className="number">
-            Network cost
-          </th>
-          <th scope="col" className="number">
-            Charged to the user
-          </th>
-          <th scope="col">Explained</th>
-        </tr>
-      </thead>
-      <tbody>
-        {tickets.map((ticket) => (
-          <tr key={ticket.eventId}>
-            <th scope="row">
-              <Instant at={ticket.time} />
-            </th>
-            <td>
-              <Name>{ticket.pipeline}</Name>
-              <small>
-                <Name>{ticket.modelId}</Name>
-              </small>
-            </td>
-            <td className="number">{BigInt(ticket.feeWei).toLocaleString('en-US')}</td>
-            <td className="number">
-              <Priced dollars={ticket.networkFeeUsdExact} />
-            </td>
-            <td className="number">
-              <Priced dollars={ticket.endUserBillableUsdExact} />
-            </td>
-            <td>
-              <Link
-                from={from}
-                to="."
-                search={{ part: 'usage', month, ticket: ticket.eventId }}
-                resetScroll
-                aria-label={`Explain the ticket of ${ticket.time}`}
-              >
-                Explain
-              </Link>
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  </TableBox>
+const ticketColumns = [
+  { name: 'Signed' },
+  { name: 'Pipeline and model' },
+  { name: 'Fee, wei', isNumber: true },
+  { name: 'Network cost', isNumber: true },
+  { name: 'Charged to the user', isNumber: true },
+  { name: 'Explained' },
+]
+
+const TicketTable = ({ pages, hasMore, month }: TicketTableProps): ReactNode => (
+  <LongTable
+    label="Table of tickets"
+    columns={ticketColumns}
+    pages={pages}
+    hasMore={hasMore}
+    keyOf={eventIdOf}
+  >
+    {(ticket) => (
+      <>
+        <th scope="row">
+          <Instant at={ticket.time} />
+        </th>
+        <td>
+          <Name>{ticket.pipeline}</Name>
+          <small>
+            <Name>{ticket.modelId}</Name>
+          </small>
+        </td>
+        <td className="number">{BigInt(ticket.feeWei).toLocaleString('en-US')}</td>
+        <td className="number">
+          <Priced dollars={ticket.networkFeeUsdExact} />
+        </td>
+        <td className="number">
+          <Priced dollars={ticket.endUserBillableUsdExact} />
+        </td>
+        <td>
+          <Link
+            from={from}
+            to="."
+            search={{ part: 'usage', month, ticket: ticket.eventId }}
+            resetScroll
+            aria-label={`Explain the ticket of ${ticket.time}`}
+          >
+            Explain
+          </Link>
+        </td>
+      </>
+    )}
+  </LongTable>
 )
+
+const eventIdOf = ({ eventId }: Schemas['UsageRequest']): string => eventId
 
 const Priced = ({ dollars }: { dollars: string | null }): ReactNode =>
   dollars === null ? (

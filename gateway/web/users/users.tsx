@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
-import type { ReactNode } from 'react'
+import { type ReactNode, useMemo } from 'react'
 import type { Schemas } from '../api/client.ts'
 import { useRights } from '../api/rights.ts'
 import { type UserFilter, usersQuery } from '../api/users.ts'
@@ -11,8 +11,8 @@ import { More } from '../ui/more.tsx'
 import { Name } from '../ui/name.tsx'
 import { Page } from '../ui/page.tsx'
 import { Empty } from '../ui/states.tsx'
-import { TableBox } from '../ui/table-box.tsx'
 import { useSearchText } from '../ui/search/search-text.ts'
+import { LongTable } from '../ui/table/long-table.tsx'
 import { CreateUser } from './create-user.tsx'
 import { UserStatus, statuses } from './status.tsx'
 
@@ -28,14 +28,13 @@ export function Users(): ReactNode {
       <section className="card" aria-label="Users" aria-busy={users.isPlaceholderData}>
         <Filter filter={filter} />
         <Answer query={users}>
-          {({ pages }) => {
-            const found = pages.flatMap((page) => page.users)
-            return found.length > 0 ? (
-              <UserTable clientId={clientId} users={found} />
+          {({ pages }) =>
+            pages.some((page) => page.users.length > 0) ? (
+              <UserTable clientId={clientId} pages={pages} hasMore={users.hasNextPage} />
             ) : (
               <NoUsers filter={filter} />
             )
-          }}
+          }
         </Answer>
         <More query={users} label="Show more" />
       </section>
@@ -115,39 +114,43 @@ function NoUsers({ filter: { user, status } }: { filter: UserFilter }): ReactNod
 
 interface UserTableProps {
   readonly clientId: string
-  readonly users: readonly Schemas['User'][]
+  readonly pages: readonly Schemas['UserList'][]
+  readonly hasMore: boolean
 }
 
-const UserTable = ({ clientId, users }: UserTableProps): ReactNode => (
-  <TableBox label="Table of users">
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">External id</th>
-          <th scope="col">E-mail address</th>
-          <th scope="col">Status</th>
-          <th scope="col">Created</th>
-        </tr>
-      </thead>
-      <tbody>
-        {users.map(({ id, externalUserId, email, status, role, createdAt }) => (
-          <tr key={id}>
-            <th scope="row">
-              <Link to="/$clientId/users/$externalUserId" params={{ clientId, externalUserId }}>
-                <Name>{externalUserId}</Name>
-              </Link>
-              {role === 'owner' && <small className="soft"> the app’s owner</small>}
-            </th>
-            <td>{email !== null && <Name>{email}</Name>}</td>
-            <td>
-              <UserStatus status={status} />
-            </td>
-            <td>
-              <Instant at={createdAt} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  </TableBox>
+const columns = [
+  { name: 'External id' },
+  { name: 'E-mail address' },
+  { name: 'Status' },
+  { name: 'Created' },
+]
+
+const UserTable = ({ clientId, pages, hasMore }: UserTableProps): ReactNode => (
+  <LongTable
+    label="Table of users"
+    columns={columns}
+    pages={useMemo(() => pages.map((page) => page.users), [pages])}
+    hasMore={hasMore}
+    keyOf={idOf}
+  >
+    {({ externalUserId, email, status, role, createdAt }) => (
+      <>
+        <th scope="row">
+          <Link to="/$clientId/users/$externalUserId" params={{ clientId, externalUserId }}>
+            <Name>{externalUserId}</Name>
+          </Link>
+          {role === 'owner' && <small className="soft"> the app’s owner</small>}
+        </th>
+        <td>{email !== null && <Name>{email}</Name>}</td>
+        <td>
+          <UserStatus status={status} />
+        </td>
+        <td>
+          <Instant at={createdAt} />
+        </td>
+      </>
+    )}
+  </LongTable>
 )
+
+const idOf = ({ id }: Schemas['User']): string => id

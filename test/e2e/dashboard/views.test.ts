@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { readSize } from '../../support/run/sizes.ts'
 import {
   executablePath,
   send,
@@ -10,12 +11,23 @@ import {
 
 /** The dashboard in a real browser, on a real service. */
 const hostile = '<img src=x onerror=alert(1)><b>"\'&'
+const longList = readSize('TEST_TABLE_ROWS')
 /** Views without a test file of their own. */
 const views = ['', '/invoices', '/team', '/audit'] as const
 
 describe.runIf(executablePath)('the dashboard', () => {
-  const { quickstart, clientId, open, logIn, owner, show, forgive, inviteViewer, spend } =
-    setUpDashboard()
+  const {
+    quickstart,
+    clientId,
+    open,
+    logIn,
+    owner,
+    show,
+    forgive,
+    inviteViewer,
+    spend,
+    seedUsers,
+  } = setUpDashboard()
   beforeAll(inviteViewer)
 
   it('sends a stranger to the login, and back to the view that was wanted', async () => {
@@ -123,6 +135,37 @@ describe.runIf(executablePath)('the dashboard', () => {
     await page.getByRole('button', { name: 'Show all' }).click()
     await expect.poll(() => rows.count()).toBeGreaterThan(2)
   })
+
+  it(
+    'shows of a long list the rows near the window, and keeps the row with the focus',
+    async () => {
+      await seedUsers(longList)
+      const page = await owner(`/${clientId()}/users?user=row-`)
+      const rows = page.getByRole('region', { name: 'Table of users' }).getByRole('row')
+      const table = page.getByRole('table')
+      const lastName = `row-${longList}`
+      expect(await table.getAttribute('aria-rowcount')).toBe('-1')
+      // The first page has 50 users, the others 500.
+      for (let count = 50; count < longList; count += 500)
+        await page.getByRole('button', { name: 'Show more' }).click()
+      await expect.poll(() => table.getAttribute('aria-rowcount')).toBe(`${longList + 1}`)
+      expect(await rows.count()).toBeLessThan(120)
+      const last = page.getByRole('row', { name: lastName })
+      await expect
+        .poll(async () => {
+          await page.evaluate('window.scrollTo(0, document.body.scrollHeight)')
+          return last.count()
+        })
+        .toBe(1)
+      expect(await last.getAttribute('aria-rowindex')).toBe(`${longList + 1}`)
+      expect(await violations(page)).toEqual([])
+      await last.getByRole('link').focus()
+      await page.evaluate('window.scrollTo(0, 0)')
+      await page.getByRole('row', { name: 'row-0001 ' }).waitFor()
+      expect(await page.evaluate('document.activeElement.textContent')).toBe(lastName)
+    },
+    60_000 + longList * 5,
+  )
 
   it('shows texts of tenants as text', async () => {
     await rename(hostile)

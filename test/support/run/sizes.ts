@@ -21,6 +21,8 @@ const sizes = {
   TEST_FLOOD_SECONDS: [2, 30],
   /** Hostile values for each string of each request in `hostile/strings.test.ts`. */
   TEST_STRINGS: [3, 18],
+  /** Users of the long list in `dashboard/views.test.ts`. */
+  TEST_TABLE_ROWS: [1_200, 100_000],
   /** Histories of the simulation; `npm run simulate` runs any number. */
   TEST_HISTORIES: [10_000, 100_000],
   /** Milliseconds of random requests in the sidecar's `property.test.ts`, after its fixed number. */

@@ -1,4 +1,5 @@
 import axe from 'axe-core'
+import { Client } from 'pg'
 import { type Browser, type BrowserContext, type Page, chromium } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { findServiceToken } from '../../../deploy/all-in-one/data-dir.ts'
@@ -112,6 +113,20 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
         const invited = { clientId: clientId(), email: viewer.email, role: 'viewer' }
         await core.management.upsertMember(invited)
       }),
+    /** Inserts users `row-0001` to `row-NNNN`, the oldest of the app, faster than the API creates them. */
+    seedUsers: async (count: number): Promise<void> => {
+      const database = new Client({ connectionString: running.env['DATABASE_URL'] })
+      await database.connect()
+      await database.query(
+        `insert into end_users (app_id, id, external_user_id, status, created_at, updated_at)
+         select app_id, gen_random_uuid(), 'row-' || lpad(n::text, greatest(4, length(n::text)), '0'), 'active',
+                timestamptz '2020-01-01' + n * interval '1 ms', now()
+         from clients, generate_series(1, $2::integer) n
+         where client_id = $1`,
+        [clientId(), count],
+      )
+      await database.end()
+    },
     /** Sends one ticket of 0.36 USD of a user of the app. */
     spend: (externalUserId = 'ada', ticket: SentTicket = {}) =>
       spend(quickstart(), externalUserId, ticket),
