@@ -179,7 +179,7 @@ const syncPlan = post({
 const listVersions = get({
   url: `${url}/:planId/versions`,
   guard: { kind: 'm2m_or_member' },
-  operationId: 'listPlanVersions',
+  operationId: 'getPlanVersions',
   summary: 'The versions of a plan',
   description:
     'Lists the newest 100 versions of a plan, the newest first: the plan with the terms of each version, and as updatedAt the time at which the version was made. Name and status are the current ones.',
