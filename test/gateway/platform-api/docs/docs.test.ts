@@ -55,7 +55,7 @@ describe.each(['/api/v1/docs', '/api/v1/docs/'])('page at %s', (page) => {
     )
     const style = own.find(({ pathname }) => pathname.endsWith('.css'))?.text
     expect(style).toContain('max-width: 700px')
-    expect(style).toContain('prefers-color-scheme: dark')
+    expect(style).toContain('color-scheme: light dark')
     const icon = await get('/favicon.svg')
     expect(own.find(({ pathname }) => pathname.endsWith('.svg'))?.text).toBe(icon.text)
     const start = files.find(({ pathname }) => pathname.endsWith('swagger-initializer.js'))
