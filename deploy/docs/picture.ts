@@ -4,10 +4,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { startService } from '../all-in-one/service.ts'
+import { takeDashboardPictures } from './dashboard-pictures.ts'
 
 /**
- * `npm run picture` creates docs/images/demo.png: it runs the demo with a temporary service,
- * embedded parts and a fixed rate, and takes a screenshot of the output with a headless Chromium.
+ * `npm run picture` creates docs/images/*.png: it runs the demo with a temporary service, embedded
+ * parts and a fixed rate, and takes a screenshot of the output with a headless Chromium. Then it
+ * sends a month of tickets, and takes pictures of the dashboard.
  */
 
 const root = join(import.meta.dirname, '../..')
@@ -39,31 +41,40 @@ const markUp = (line: string): string =>
     .replace(/^ {2}[A-Z][a-z]+(?: [a-z]+)?(?= {2,})/, '<b>$&</b>')
     .replace(/█+| equal$|Everything adds up\./, '<i>$&</i>')
 
-async function runDemo(folder: string): Promise<string> {
+/** Starts a service in the folder for `work`. */
+async function withService<T>(
+  folder: string,
+  work: (service: Awaited<ReturnType<typeof startService>>) => Promise<T>,
+): Promise<T> {
   const ports = ['CORE_PORT', 'PLATFORM_PORT', 'BUILDER_PORT', 'SIDECAR_PORT', 'ADMIN_PORT']
-  const env = {
+  const service = await startService({
     TOLLGATE_DATA_DIR: folder,
     RATE_FIXED: '3000',
     ...Object.fromEntries(ports.map((name) => [name, '0'])),
-  }
-  const service = await startService(env)
+  })
   try {
-    const program = join(root, 'deploy/tollgate.mjs')
-    const options = {
-      env: { PATH: process.env['PATH'], TOLLGATE_DATA_DIR: folder },
-      timeout: demoMs,
-    }
-    return (await run(process.execPath, [program, 'demo'], options)).stdout
+    return await work(service)
   } finally {
     await service.stop()
   }
 }
 
+async function runDemo(folder: string): Promise<string> {
+  const program = join(root, 'deploy/tollgate.mjs')
+  const options = {
+    env: { PATH: process.env['PATH'], TOLLGATE_DATA_DIR: folder },
+    timeout: demoMs,
+  }
+  return (await run(process.execPath, [program, 'demo'], options)).stdout
+}
+
+const chromium = process.env['CHROMIUM'] ?? '/usr/bin/chromium'
+
 async function takePicture(page: { html: string; height: number }, folder: string): Promise<void> {
   const file = join(folder, 'demo.html')
   await writeFile(file, page.html)
   const picture = join(root, 'docs/images/demo.png')
-  await run(process.env['CHROMIUM'] ?? 'chromium', [
+  await run(chromium, [
     '--headless',
     '--no-sandbox',
     '--disable-gpu',
@@ -80,7 +91,11 @@ async function takePicture(page: { html: string; height: number }, folder: strin
 if (import.meta.main) {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-picture-'))
   try {
-    await takePicture(renderPage(await runDemo(folder)), folder)
+    await withService(folder, async ({ quickstart }) => {
+      await takePicture(renderPage(await runDemo(folder)), folder)
+      for (const path of await takeDashboardPictures(quickstart, chromium))
+        process.stdout.write(`${path}\n`)
+    })
   } finally {
     await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
   }
