@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, Outlet, useParams } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
 import { appQuery, sessionQuery } from './api/queries.ts'
+import { Launcher } from './palette/launcher.tsx'
 import { Answer } from './ui/answer.tsx'
 import { Button } from './ui/button.tsx'
 import { applyTheme, nextTheme, readTheme } from './ui/theme.ts'
@@ -19,6 +20,7 @@ export function Shell(): ReactNode {
         <Link className="brand" to="/">
           tollgate
         </Link>
+        {session.data && <Launcher />}
         <nav aria-label="Views">
           <ul>
             <li>

@@ -1,0 +1,36 @@
+import { type ReactNode, useLayoutEffect, useRef } from 'react'
+
+interface ModalProps {
+  readonly label: string
+  readonly className?: string
+  readonly children: ReactNode
+  readonly onClose: () => void
+}
+
+/**
+ * A dialog over the view. It keeps the focus inside; Escape and a click outside close it. Afterwards
+ * the focus returns to the element that had it.
+ */
+export function Modal({ label, className, children, onClose }: ModalProps): ReactNode {
+  const dialog = useRef<HTMLDialogElement>(null)
+  useLayoutEffect(() => {
+    const earlier = document.activeElement
+    if (dialog.current?.open === false) dialog.current.showModal()
+    return () => {
+      if (earlier instanceof HTMLElement && earlier.isConnected) earlier.focus()
+    }
+  }, [])
+  return (
+    <dialog
+      ref={dialog}
+      aria-label={label}
+      className={className}
+      onClose={onClose}
+      onClick={({ target }) => {
+        if (target === dialog.current) dialog.current?.close()
+      }}
+    >
+      {children}
+    </dialog>
+  )
+}
