@@ -24,7 +24,11 @@ await runProcess({
     const sidecar =
       settings &&
       (await startSidecar({ ...settings, listen: { ...settings.listen, ...loopback } }, deps))
-    const gateway = await startGateway(config, { ...deps, webhook: sidecar?.webhook })
+    const gateway = await startGateway(config, {
+      ...deps,
+      webhook: sidecar?.webhook,
+      webhookSecrets: settings?.webhookSecrets,
+    })
     const { target } = config.core
     const call = gateway.callCore
     const endCheck = startCoreCheck({ target, role: 'gateway', call, log: deps.log })

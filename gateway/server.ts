@@ -31,6 +31,8 @@ export interface GatewayDeps {
   readonly metrics: Metrics
   /** The sidecar's handler. Without it, /webhooks/remote-signer is not routed. */
   readonly webhook?: Webhook | undefined
+  /** Secrets that `webhook` accepts, for test calls. */
+  readonly webhookSecrets?: Reloadable<readonly string[]> | undefined
   readonly now?: Now
   /** The loopback port of this process's metrics, for the page that links to them. */
   readonly adminPort?: number | undefined
@@ -106,10 +108,8 @@ export async function readInternalDocument(
 }
 
 /** Creates the gateway's parts without opening any port. */
-function createParts(
-  config: GatewayConfig,
-  { log, metrics, webhook, now, bounds, adminPort, hasSimulatedProcessor }: GatewayDeps,
-) {
+function createParts(config: GatewayConfig, deps: GatewayDeps) {
+  const { log, metrics, now, bounds } = deps
   const { publicUrl, edge, builderEdge, certificate, tokenAlg, validateV2, loginProvider } = config
   const { ingestSecret, trustedProxyHops, connections } = edge
   const core = connectCore(config.core, publicUrl + issuerPath)
@@ -150,10 +150,12 @@ function createParts(
   async function addRoutes(): Promise<void> {
     const logins = { loginProvider, devices, counters, loginStates: signedFor('login state') }
     const access = { trustedProxyHops, ingestSecret, limits }
+    const { webhook, webhookSecrets, adminPort, hasSimulatedProcessor } = deps
     const pages = { adminPort, hasSimulatedProcessor }
     const settings = { tokenAlg, validateV2, ...pages, ...access, ...logins }
     const edgeUrl = builderEdge?.url
-    await platformRoutes(platform, { ...shared, ...settings, webhook, edgeUrl })
+    const signer = { webhook, webhookSecrets }
+    await platformRoutes(platform, { ...shared, ...settings, ...signer, edgeUrl })
     await builderRoutes(builder, shared)
     if (internet && edgeUrl !== undefined)
       edgeRoutes(internet, { ...shared, tokenAlg, edgeUrl, corsOrigins: edgeOrigins })

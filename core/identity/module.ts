@@ -138,7 +138,14 @@ function createPeople(shared: Shared, { config, credentialIssuers, mails }: Iden
   const invitations = createInvitations({ ...shared, quota, mails })
   const identities = createIdentities({ ...shared, ...config, accounts, records })
   const members = createMembers({ ...shared, invitations, credentialIssuers })
-  const { accountService } = createAccountsRpc({ accounts, identities, quota, invitations })
+  const { appCreation } = config
+  const { accountService } = createAccountsRpc({
+    accounts,
+    identities,
+    quota,
+    invitations,
+    appCreation,
+  })
   return { accounts, quota, invitations, members, accountService }
 }
 

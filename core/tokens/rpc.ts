@@ -5,6 +5,7 @@ import {
   serviceCaller,
   bearer,
   m2m,
+  member,
   oauthClient,
   operator,
   operatorWrite,
@@ -40,6 +41,11 @@ export function createTokensRpc({
     ),
     mintUserToken: rpc(minter, mint),
     mintUserTokens: batchedRpc('tollgate.tokens.v1.TokenService/MintUserToken', minter, mint),
+    mintTestToken: rpc(
+      member('edit'),
+      async ({ externalUserId }: pb.MintTestTokenRequest, caller) =>
+        userTokens.mintForTest(caller, externalUserId),
+    ),
     exchangeApiKey: rpc(bearer(), async (request: pb.ExchangeApiKeyRequest, caller, context) =>
       userTokens.exchangeApiKey({ apiKey: caller.token, ...request }, context),
     ),

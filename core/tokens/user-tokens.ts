@@ -3,7 +3,7 @@ import { Scope } from '../../proto/scopes.ts'
 import type { Users } from '../identity/users/users.ts'
 import type { Keys } from '../keys/keys.ts'
 import { joinGrants, keyGrant } from '../shared/lineage/grants.ts'
-import type { M2mCaller } from '../rpc/callers.ts'
+import type { M2mCaller, MemberCaller } from '../rpc/callers.ts'
 import type { ExchangeAudit } from './grants/exchange-audit.ts'
 import type { Jwts } from './issuer/jwt.ts'
 import { chooseScopes } from './scopes.ts'
@@ -42,6 +42,25 @@ export function createUserTokens(deps: UserTokensDeps) {
       { userId: user.id, clientId: caller.clientId, externalUserId: user.externalUserId },
       { scope, voidedBefore: user.tokensValidAfter, grants: caller.grants },
     )
+  }
+
+  /**
+   * Mints a JWT for a call that a member tries as a user. Throws NOT_FOUND for an inactive user.
+   */
+  async function mintForTest(
+    { appId, clientId }: MemberCaller,
+    externalUserId: string,
+  ): Promise<IssuedToken> {
+    const user = await users.getActive(appId, externalUserId)
+    return jwts.sign({
+      sub: user.id,
+      clientId,
+      externalUserId: user.externalUserId,
+      scope: Scope.signJob,
+      use: 'user',
+      voidedBefore: user.tokensValidAfter,
+      ttlSeconds: testTtlSeconds,
+    })
   }
 
   /**
@@ -86,8 +105,10 @@ export function createUserTokens(deps: UserTokensDeps) {
       ttlSeconds,
     })
 
-  return { mint, exchangeApiKey }
+  return { mint, mintForTest, exchangeApiKey }
 }
+
+const testTtlSeconds = 60
 
 const invalidKey = (): DomainError =>
   new DomainError('CREDENTIAL_INVALID', 'the API key is not valid')

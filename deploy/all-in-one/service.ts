@@ -161,6 +161,7 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
     log: log.child({ process: 'gateway' }),
     metrics,
     webhook: sidecar.webhook,
+    webhookSecrets: settings.sidecar.webhookSecrets,
     adminPort: localPort(settings.adminHost, settings.adminPort),
     hasSimulatedProcessor: settings.core.billing.processor.kind === 'simulated',
   })

@@ -47,6 +47,7 @@ import { decisionRoutes } from './signer/decisions.ts'
 import { refusalHelp } from './signer/refusal-help.ts'
 import { routingRoutes } from './signer/routing.ts'
 import { signerSecretRoutes } from './signer/secrets.ts'
+import { testCallRoutes } from './signer/test-call.ts'
 import { type Webhook, webhookRoutes } from './signer/webhook.ts'
 import { balanceRoutes } from './usage/balance.ts'
 import { usageHistoryRoutes } from './usage/history.ts'
@@ -70,6 +71,7 @@ export interface PlatformDeps extends ListenerDeps, PagesDeps {
   /** Origin of the builder API's edge. */
   readonly edgeUrl?: string | undefined
   readonly webhook?: Webhook | undefined
+  readonly webhookSecrets?: Reloadable<readonly string[]> | undefined
   readonly validateV2?: boolean | undefined
   readonly ingestSecret?: Reloadable<string | undefined>
   readonly adminPort?: number | undefined
@@ -89,6 +91,7 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
   invitationRoutes(app, deps)
   validateRoutes(app, deps)
   ingestRoutes(app, deps)
+  testCallRoutes(app, deps)
   errorPages(app, refusalHelp)
   await pageRoutes(app, deps)
   if (deps.webhook) webhookRoutes(app, deps.webhook, deps)

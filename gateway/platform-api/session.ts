@@ -13,6 +13,7 @@ const Session = named(
     email: Email,
     name: Type.String(),
     isPlatformAdmin: Type.Boolean({ description: 'Whether this account may manage every app.' }),
+    canCreateApps: Type.Boolean({ description: 'Whether this account may create apps.' }),
     csrfToken: Type.String({ description: 'Send this as X-CSRF-Token with every change.' }),
     authTime: Instant('Time of the login.'),
   }),
@@ -39,10 +40,10 @@ export function sessionRoutes(app: App, { publicUrl }: { publicUrl: string }): v
     handler: async (request) => {
       const sessionToken = readSession(request, publicUrl)
       if (sessionToken === undefined) throw new DomainError('TOKEN_INVALID', 'log in first')
-      const { session } = await request.core.accounts.getSession({ sessionToken })
+      const { session, canCreateApps } = await request.core.accounts.getSession({ sessionToken })
       const { account, csrfToken, authTime } = requireField(session, 'session')
       const { id, email, name, isPlatformAdmin } = requireField(account, 'account')
-      return { accountId: id, email, name, isPlatformAdmin, csrfToken, authTime }
+      return { accountId: id, email, name, isPlatformAdmin, canCreateApps, csrfToken, authTime }
     },
   })(app)
 }

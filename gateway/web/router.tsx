@@ -28,6 +28,8 @@ import { EditPlan, NewPlan } from './plans/edit-plan.tsx'
 import { Plans } from './plans/plans.tsx'
 import { PlanVersions } from './plans/versions.tsx'
 import { Settings } from './settings/settings.tsx'
+import { NewApp } from './setup/new-app.tsx'
+import { Setup } from './setup/setup.tsx'
 import { Shell } from './shell.tsx'
 import { Team } from './team/team.tsx'
 import { Page } from './ui/page.tsx'
@@ -43,6 +45,11 @@ import { Webhook } from './webhooks/webhook.tsx'
 import { Webhooks } from './webhooks/webhooks.tsx'
 import { parseOverviewSearch, parseUsageSearch, toText } from './ui/usage/search.ts'
 import { Usage } from './usage/usage.tsx'
+
+function parseUserChoice(search: Record<string, unknown>): { user?: string } {
+  const user = toText(search['user'])
+  return user === undefined ? {} : { user }
+}
 
 const utcDay = /^\d{4}-\d{2}-\d{2}$/
 
@@ -61,6 +68,13 @@ const root = createRootRoute({
   ),
 })
 const apps = createRoute({ getParentRoute: () => root, path: '/', component: Apps })
+const newApp = createRoute({ getParentRoute: () => root, path: '/new', component: NewApp })
+const setup = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/setup',
+  component: Setup,
+  validateSearch: parseUserChoice,
+})
 const overview = createRoute({
   getParentRoute: () => root,
   path: '/$clientId',
@@ -147,11 +161,7 @@ const money = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/money',
   component: Money,
-  validateSearch: ({ user }: Record<string, unknown>): { user?: string } => {
-    // A user's id that looks like a number is read as one.
-    const text = typeof user === 'number' ? String(user) : user
-    return typeof text === 'string' && text !== '' ? { user: text } : {}
-  },
+  validateSearch: parseUserChoice,
 })
 /** Loads the library of signatures only when it is opened. */
 const receipts = createRoute({
@@ -267,6 +277,8 @@ const differences = createRoute({
 const routeTree = root.addChildren([
   apps,
   design,
+  newApp,
+  setup,
   overview,
   usage,
   invoicesRoute,

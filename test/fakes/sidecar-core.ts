@@ -204,6 +204,7 @@ function tokenService({ script }: State, answer: Answers): TokenServiceServer {
     issueMachineToken: unimplemented,
     mintUserToken: unimplemented,
     mintUserTokens: unimplemented,
+    mintTestToken: unimplemented,
     exchangeApiKey: unimplemented,
     rotateSigningKeys: unimplemented,
     listSigningKeys: unimplemented,

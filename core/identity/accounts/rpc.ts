@@ -10,6 +10,7 @@ import {
 } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { AppQuota } from '../apps/quota.ts'
+import type { AppCreation } from '../config.ts'
 import type { Invitations } from '../invitations/invitations.ts'
 import { createOwnInvitationHandlers } from '../invitations/rpc.ts'
 import type { Accounts } from './accounts.ts'
@@ -22,11 +23,13 @@ export interface AccountsRpcDeps {
   readonly identities: Identities
   readonly quota: AppQuota
   readonly invitations: Invitations
+  readonly appCreation: AppCreation
 }
 
-export function createAccountsRpc({ accounts, identities, quota, invitations }: AccountsRpcDeps) {
+export function createAccountsRpc(deps: AccountsRpcDeps) {
+  const { accounts, quota, invitations } = deps
   const accountService: Handlers<pb.AccountServiceServer> = {
-    ...createLoginHandlers({ accounts, identities }),
+    ...createLoginHandlers(deps),
     createAccount: rpc(operatorWrite(), async (request: pb.CreateAccountRequest, _, context) =>
       accounts.create(
         {
@@ -94,7 +97,8 @@ const createQuotaHandlers = (quota: AppQuota) => ({
 const createLoginHandlers = ({
   accounts,
   identities,
-}: Pick<AccountsRpcDeps, 'accounts' | 'identities'>) => ({
+  appCreation,
+}: Pick<AccountsRpcDeps, 'accounts' | 'identities' | 'appCreation'>) => ({
   logIn: rpc(gatewayCaller(), async (request: pb.LogInRequest, _, context) =>
     renderLogin(await accounts.logIn(credentialOf(request), context)),
   ),
@@ -123,9 +127,11 @@ const createLoginHandlers = ({
       return {}
     },
   ),
-  getSession: rpc(gatewayCaller(), async (request: pb.GetSessionRequest) => ({
-    session: render(await accounts.session(request.sessionToken)),
-  })),
+  getSession: rpc(gatewayCaller(), async (request: pb.GetSessionRequest) => {
+    const session = await accounts.session(request.sessionToken)
+    const canCreateApps = session.account.isPlatformAdmin || appCreation === 'accounts'
+    return { session: render(session), canCreateApps }
+  }),
 })
 
 const credentialOf = ({

@@ -15,10 +15,13 @@ const refusal = (description: string) =>
 /** Answers one request of the remote signer. The body must be unread. */
 export type Webhook = (request: IncomingMessage, response: ServerResponse) => unknown
 
+/** Where the signer asks, if the sidecar runs in this process. */
+export const webhookUrl = '/webhooks/remote-signer'
+
 /** The embedded identity webhook: serves the sidecar's handler on the platform API. */
 export function webhookRoutes(app: App, webhook: Webhook, deps: ListenerDeps): void {
   app.post(
-    '/webhooks/remote-signer',
+    webhookUrl,
     {
       ...route({
         guard: { kind: 'none' },

@@ -1,8 +1,8 @@
-import { useInfiniteQuery } from '@tanstack/react-query'
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
 import type { Schemas } from '../api/client.ts'
-import { appsQuery } from '../api/queries.ts'
+import { appsQuery, sessionQuery } from '../api/queries.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { More } from '../ui/more.tsx'
@@ -16,8 +16,19 @@ type OwnApp = Schemas['OwnApps']['apps'][number]
 /** The apps that the account is a member of, and invitations to more. */
 export function Apps(): ReactNode {
   const apps = useInfiniteQuery(appsQuery)
+  const session = useQuery(sessionQuery)
   return (
-    <Page title="Apps" about="What you may see.">
+    <Page
+      title="Apps"
+      about="What you may see."
+      actions={
+        session.data?.canCreateApps && (
+          <Link className="button" to="/new">
+            Create an app
+          </Link>
+        )
+      }
+    >
       <Invitations />
       <section className="card" aria-label="Apps">
         <Answer query={apps}>

@@ -15,6 +15,7 @@ import { RangeDates, RangePicker } from '../ui/usage/range-picker.tsx'
 import { rangeOf } from '../ui/usage/search.ts'
 import { Totals } from '../ui/usage/totals.tsx'
 import { Attention } from './attention.tsx'
+import { SetupHint } from './setup-hint.tsx'
 import { Top } from './top.tsx'
 
 /** What an app used and cost in a range, beside the range before, and what needs attention. */
@@ -48,6 +49,7 @@ export function Overview(): ReactNode {
       <Answer query={app} rows={1}>
         {() => <Attention clientId={clientId} range={range} search={kept} />}
       </Answer>
+      <SetupHint clientId={clientId} />
       <RangePicker
         search={search}
         range={range}

@@ -42,6 +42,7 @@ export const answers = {
       authTime: at,
       expiresAt: at,
     },
+    canCreateApps: false,
   } satisfies accounts.GetSessionResponse,
   requestPasswordReset: {} satisfies accounts.RequestPasswordResetResponse,
   logIn: { sessionToken: 'a-session', session: undefined } satisfies accounts.LogInResponse,

@@ -60,6 +60,10 @@ export const answers = {
     scope: 'users:read',
   } satisfies tokens.IssueMachineTokenResponse,
   mintUserToken: token satisfies tokens.MintUserTokenResponse,
+  mintTestToken: {
+    accessToken: token.accessToken,
+    expiresIn: 60,
+  } satisfies tokens.MintTestTokenResponse,
   exchangeApiKey: { ...token, externalUserId: 'ada' } satisfies tokens.ExchangeApiKeyResponse,
   getJwks: {
     keys: [

@@ -33,6 +33,7 @@ describe('GET /api/v1/session', () => {
       email: 'session@example.com',
       name: expect.any(String),
       isPlatformAdmin: expect.any(Boolean),
+      canCreateApps: expect.any(Boolean),
       csrfToken: app.session['x-csrf-token'],
       authTime: expect.any(String),
     })

@@ -127,6 +127,9 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
       )
       await database.end()
     },
+    /** Sends one ticket of 0.36 USD of an existing user of any app. */
+    pushTicket: (authId: string, ticket: SentTicket = {}) =>
+      pushTicket(quickstart(), authId, ticket),
     /** Sends one ticket of 0.36 USD of a user of the app. */
     spend: (externalUserId = 'ada', ticket: SentTicket = {}) =>
       spend(quickstart(), externalUserId, ticket),
@@ -188,21 +191,27 @@ interface SentTicket {
 async function spend(
   quickstart: TestService['service']['quickstart'],
   externalUserId: string,
-  { signedAt = new Date(), data = {} }: SentTicket,
+  ticket: SentTicket,
 ): Promise<void> {
-  const { clientId, platformUrl, sidecarUrl, webhookSecret } = quickstart
-  const json = { 'content-type': 'application/json' }
+  const { clientId, platformUrl } = quickstart
   const created = await fetch(`${platformUrl}/api/v1/apps/${clientId}/users`, {
     method: 'POST',
     headers: { ...json, authorization: basic(quickstart.m2mClientId, quickstart.m2mClientSecret) },
     body: JSON.stringify({ externalUserId }),
   })
   expect(created.status).toBeLessThan(300)
+  await pushTicket(quickstart, `${clientId}:${externalUserId}`, ticket)
+}
+
+const json = { 'content-type': 'application/json' }
+
+async function pushTicket(
+  { sidecarUrl, webhookSecret }: TestService['service']['quickstart'],
+  authId: string,
+  { signedAt = new Date(), data = {} }: SentTicket,
+): Promise<void> {
   // 120,000 gwei at 3,000 USD for one ETH.
-  const ticket = signedTicket({
-    authId: `${clientId}:${externalUserId}`,
-    computed_fee: '120000000000000',
-  })
+  const ticket = signedTicket({ authId, computed_fee: '120000000000000' })
   const signed = { current_time: signedAt.toISOString(), current_time_unix: signedAt.getTime() }
   const pushed = await fetch(`${sidecarUrl}/events`, {
     method: 'POST',

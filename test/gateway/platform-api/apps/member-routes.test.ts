@@ -43,6 +43,14 @@ const routes: {
     answer: 404,
   },
   { method: 'DELETE', path: '/users/ada/keys/x/limits', least: 'admin', answer: 404 },
+  // This gateway has no webhook; test/e2e/dashboard/setup.test.ts has the answers of one.
+  {
+    method: 'POST',
+    path: '/signer/test-call',
+    json: { externalUserId: 'ada' },
+    least: 'admin',
+    answer: 409,
+  },
   { method: 'GET', path: '/usage?groupBy=day', least: 'viewer' },
   { method: 'GET', path: '/usage/balance?externalUserId=ada', least: 'viewer' },
   { method: 'GET', path: '/usage/loss', least: 'viewer' },
