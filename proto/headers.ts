@@ -9,6 +9,11 @@ export const serviceTokenHeader = 'x-tollgate-service-token'
 export const operatorHeader = 'x-tollgate-operator'
 /** The token of a dashboard session, forwarded by the gateway. */
 export const sessionHeader = 'x-tollgate-session'
+/**
+ * The app as whose end user the session's account calls, set by the gateway on a person's own
+ * routes. The account can name no other user.
+ */
+export const selfHeader = 'x-tollgate-self'
 export const correlationHeader = 'x-correlation-id'
 
 /** Path prefix of the gateway's OIDC routes. The issuer is PUBLIC_URL with this path. */

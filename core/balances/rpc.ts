@@ -19,6 +19,7 @@ import {
   operatorWrite,
   orMember,
   orOperator,
+  orSelf,
   platformAdmin,
 } from '../rpc/guards.ts'
 import { DomainError } from '../../proto/errors.ts'
@@ -151,7 +152,7 @@ export function createAllowancesRpc({ allowances, adjustments, requireMetering }
     getBalance: rpc(orOperator(requireMetering(orMember(m2mBasic(), 'read')), appReader()), read),
     getBalances: batchedRpc(`${service}/GetBalance`, reading, read),
     getOwnBalance: rpc(
-      requireMetering(endUser()),
+      requireMetering(orSelf(endUser())),
       async (request: pb.GetOwnBalanceRequest, caller) => ({
         balance: await allowances.balance(caller, request.asOf),
       }),

@@ -126,7 +126,7 @@ export function createKeys(deps: Deps) {
   }
 
   async function list(
-    caller: M2mCaller | MemberCaller,
+    caller: Pick<M2mCaller, 'appId'>,
     request: { externalUserId: string; after: Cursor | null; limit: number },
   ) {
     const user = await users.getActive(caller.appId, request.externalUserId)
@@ -144,7 +144,7 @@ export function createKeys(deps: Deps) {
    * key.
    */
   async function revoke(
-    caller: M2mCaller | MemberCaller,
+    caller: Pick<M2mCaller, 'appId'>,
     request: { externalUserId: string; keyId: string },
     actor: Actor,
   ): Promise<Date> {

@@ -1,7 +1,7 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { Scope } from '../../proto/scopes.ts'
-import { type M2mCaller, type MemberCaller, toActor } from '../rpc/callers.ts'
-import { gatewayCaller, m2m, member, orMember } from '../rpc/guards.ts'
+import { type M2mCaller, type MemberCaller, subjectOf, toActor } from '../rpc/callers.ts'
+import { gatewayCaller, m2m, member, orMember, orSelf } from '../rpc/guards.ts'
 import { parseCursor, parseLimit } from '../shared/cursor.ts'
 import { parseIdempotencyKey } from '../shared/idempotency.ts'
 import { addSeconds } from '../lib/time.ts'
@@ -44,16 +44,17 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
   const keyService: Handlers<pb.KeyServiceServer> = {
     createKey: rpc(writer, create),
     createKeys: batchedRpc('tollgate.keys.v1.KeyService/CreateKey', client, create),
-    listKeys: rpc(orMember(client, 'read'), async (request: pb.ListKeysRequest, caller) => {
+    listKeys: rpc(orSelf(orMember(client, 'read')), async (request: pb.ListKeysRequest, caller) => {
       const { items, nextCursor } = await keys.list(caller, {
-        externalUserId: request.externalUserId,
+        externalUserId: subjectOf(caller, request),
         after: parseCursor(request.cursor),
         limit: parseLimit(request.limit),
       })
       return { keys: items.map(render), nextCursor }
     }),
-    revokeKey: rpc(writer, async (request: pb.RevokeKeyRequest, caller, context) => {
-      return toRevocation(await keys.revoke(caller, request, toActor(caller, context)))
+    revokeKey: rpc(orSelf(writer), async (request: pb.RevokeKeyRequest, caller, context) => {
+      const key = { keyId: request.keyId, externalUserId: subjectOf(caller, request) }
+      return toRevocation(await keys.revoke(caller, key, toActor(caller, context)))
     }),
     createAppKey: rpc(member('edit'), async (request: pb.CreateAppKeyRequest, caller, context) =>
       appKeys.create(

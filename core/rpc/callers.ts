@@ -85,6 +85,11 @@ export interface MemberCaller {
   readonly role: Role
   readonly isPlatformAdmin: boolean
 }
+/** A person with a dashboard session, as their own end user of an app. */
+export interface SelfCaller extends Omit<UserCaller, 'kind' | 'scopes'> {
+  readonly kind: 'self'
+  readonly accountId: AccountId
+}
 /** An unverified Bearer credential, for RPCs that act on the credential itself. */
 export interface BearerCaller {
   readonly kind: 'bearer'
@@ -111,6 +116,7 @@ export type Caller =
   | BearerCaller
   | AccountCaller
   | MemberCaller
+  | SelfCaller
 
 /** A parsed `authorization` value. */
 export type Credential =
@@ -146,6 +152,11 @@ export interface Authenticator {
   accountBySession(token: string): Promise<AccountCaller>
   /** Null if the app is unknown or the account may not see it. */
   memberOf(account: AccountCaller, clientId: ClientId): Promise<MemberCaller | null>
+  /**
+   * The account's own end user of the app; null if the app is unknown or has no such user. Throws
+   * EDIT_FORBIDDEN for a deactivated user.
+   */
+  userOfAccount(account: AccountCaller, clientId: ClientId): Promise<SelfCaller | null>
   /** The app of a public client id, for operators. Throws NOT_FOUND for an unknown one. */
   appOf(clientId: string): Promise<AppId>
 }
@@ -174,13 +185,20 @@ export const toActor = (
   { correlationId }: { readonly correlationId: string },
 ): Actor => ({ name: callerName(caller), context: { correlationId } })
 
-type AuditedCaller = M2mCaller | AccountCaller | MemberCaller | OperatorCaller
+type AuditedCaller = M2mCaller | AccountCaller | MemberCaller | SelfCaller | OperatorCaller
 
 /** The caller's name in the audit log. */
 export function callerName(caller: AuditedCaller): string {
   if (caller.kind === 'operator') return caller.name
   return caller.kind === 'm2m' ? caller.m2mClientId : caller.accountId
 }
+
+/** The end user that a request is about: the caller itself, or the user that the request names. */
+export const subjectOf = <Request extends { readonly externalUserId?: string | undefined }>(
+  caller: Caller,
+  request: Request,
+): Request['externalUserId'] | ExternalUserId =>
+  caller.kind === 'self' ? caller.externalUserId : request.externalUserId
 
 /** Separates requests of different callers that have the same Idempotency-Key. */
 export function idempotencyScope(

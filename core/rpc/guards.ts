@@ -15,6 +15,7 @@ import type {
   OperatorCaller,
   ProvisionerCaller,
   Role,
+  SelfCaller,
   ServiceCaller,
   UserCaller,
 } from './callers.ts'
@@ -25,6 +26,8 @@ export interface GuardedRequest {
   readonly clientId: string | undefined
   /** The dashboard session's token, if the gateway sent one. */
   readonly session: string | undefined
+  /** The app as whose end user the session's account calls, if the gateway named one. */
+  readonly self: string | undefined
   /** Whether an operator's command or an internal service sent the call. */
   readonly isOperator: boolean
   /** The operator's name, as the command sent it. */
@@ -285,6 +288,30 @@ export const orMember = <C extends Caller>(
     request.session === undefined
       ? guard.admit(request, authenticator)
       : member(rights).admit(request, authenticator),
+})
+
+/**
+ * A person with a dashboard session, as their own end user of the app that the gateway names; 401
+ * without a session, 404 for an app that the person has never logged in to, 403 if the app has
+ * deactivated the user.
+ */
+export const self = (): Guard<SelfCaller> =>
+  throughGateway(async (request, authenticator) => {
+    const account = await session().admit(request, authenticator)
+    const { self: app, clientId = app } = request
+    if (app === undefined || !isClientId(app) || clientId !== app) throw noSuchApp()
+    const caller = await authenticator.userOfAccount(account, app)
+    if (!caller) throw noSuchApp()
+    return caller
+  })
+
+/** The callers of `guard`; on a person's own routes, the person as its own end user. */
+export const orSelf = <C extends Caller>(guard: Guard<C>): Guard<C | SelfCaller> => ({
+  ...guard,
+  admit: (request, authenticator) =>
+    request.self === undefined
+      ? guard.admit(request, authenticator)
+      : self().admit(request, authenticator),
 })
 
 /**

@@ -24,6 +24,7 @@ import {
   correlationHeader,
   correlationIdFrom,
   operatorHeader,
+  selfHeader,
   sessionHeader,
 } from '../../proto/headers.ts'
 import type { Log } from '../lib/log.ts'
@@ -47,6 +48,8 @@ export interface CallCredentials {
   readonly authorization: string | undefined
   /** The token of a dashboard session. */
   readonly session: string | undefined
+  /** The app as whose end user the session's account calls. */
+  readonly self: string | undefined
   /** The operator's name, as the command sent it. */
   readonly operator: string | undefined
   /** Whether an operator's command sent the call. */
@@ -251,7 +254,10 @@ export function readMetadata(metadata: Metadata, name: string): string | undefin
 }
 
 /** Reads the context of a unary call on demand, because few handlers use it. */
-function createContext(call: ServerUnaryCall<unknown, unknown>, isAnswered: () => boolean): Context {
+function createContext(
+  call: ServerUnaryCall<unknown, unknown>,
+  isAnswered: () => boolean,
+): Context {
   let abort: AbortController | undefined
   return {
     correlationId: correlationIdOf(call.metadata),
@@ -278,6 +284,7 @@ export function createBinder(deps: BinderDeps) {
   const credentialsOf = (metadata: Metadata, { roles }: Admission): CallCredentials => ({
     authorization: readMetadata(metadata, 'authorization'),
     session: readMetadata(metadata, sessionHeader),
+    self: readMetadata(metadata, selfHeader),
     operator: readMetadata(metadata, operatorHeader),
     isOperator: deps.isOperator(metadata, roles),
   })

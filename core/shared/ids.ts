@@ -112,6 +112,13 @@ const ownerPrefix = 'owner:'
 export const ownerSubject = (account: AccountId): ExternalUserId =>
   externalUserId(ownerPrefix + account)
 
+/**
+ * Returns an account's external id as an end user. Integrators cannot provision such ids (decision
+ * 8).
+ */
+export const accountSubject = (account: AccountId): ExternalUserId =>
+  externalUserId(`user:${account}`)
+
 /** Whether the external id belongs to a user who came by login, a dashboard account. */
 export const isLoginSubject = (external: string): boolean => external.startsWith('user:')
 

@@ -7,7 +7,7 @@ import type { IdentityApi } from '../identity/module.ts'
 import type { CredentialIssuer } from '../identity/types.ts'
 import type { Keys } from '../keys/keys.ts'
 import { addSeconds } from '../lib/time.ts'
-import { accountId } from '../shared/ids.ts'
+import { accountId, accountSubject } from '../shared/ids.ts'
 import type { Shared } from '../shared/shared.ts'
 import { deleteInBatches } from '../shared/upkeep.ts'
 import type { Authenticator } from '../rpc/callers.ts'
@@ -29,10 +29,11 @@ import { createSignerTokens } from './grants/signer-token.ts'
 import { createTokenExchange } from './grants/token-exchange.ts'
 import { type Jwts, createJwts } from './issuer/jwt.ts'
 import { createKeyRotation } from './issuer/rotation.ts'
-import { createSigningKeys } from './issuer/signing-keys.ts'
+import { type SigningKeys, createSigningKeys } from './issuer/signing-keys.ts'
 import { createAuthorizations } from './login/authorization.ts'
 import { createIdTokenHints } from './login/id-token-hints.ts'
 import { createLogouts } from './login/logout.ts'
+import { createOwnLogins } from './login/own-logins.ts'
 import { createAuthorizationRpc } from './login/rpc.ts'
 import {
   deleteExpiredCodes,
@@ -51,7 +52,7 @@ import {
   revokeSessionsOfApp,
   revokeSessionsOfUser,
 } from './sessions/store.ts'
-import { accountSubject, createSubjects } from './subjects.ts'
+import { createSubjects } from './subjects.ts'
 import { createUserTokens } from './user-tokens.ts'
 
 export { sealedSigningKeys } from './issuer/store.ts'
@@ -85,7 +86,7 @@ export interface TokensOthers {
 
 /** The OAuth issuer: signing keys, JWTs, all grant types, logins, devices and signer sessions. */
 export function createTokensModule(shared: Shared, others: TokensOthers) {
-  const { clients, accounts, users } = others.identity
+  const { clients, accounts } = others.identity
   const { signingKeys, rotation, jwts } = createIssuer(shared, others.config)
   const { isVoidToken, signStatement } = jwts
   const parts = createParts(shared, others, jwts)
@@ -94,13 +95,7 @@ export function createTokensModule(shared: Shared, others: TokensOthers) {
   const userTokens = createUserTokens({ ...parts, ttlSeconds: others.config.userTtlSeconds })
   const { tokenService } = createTokensRpc({ userTokens, clientCredentials, signingKeys, rotation })
   const { deviceService } = createDevicesRpc({ ...parts, accountBySession: accounts.bySession })
-  const idTokenHints = createIdTokenHints({ ...parts, signingKeys, users })
-  const { authorizationCodeTtlSeconds: codeTtlSeconds, edgeUrl } = others.config
-  const logins = { ...parts, idTokenHints, accounts, codeTtlSeconds, edgeUrl }
-  const { authorizationService } = createAuthorizationRpc({
-    authorizations: createAuthorizations(logins),
-    logouts: createLogouts(logins),
-  })
+  const { authorizationService } = createLogins(shared, others, { ...parts, signingKeys })
 
   const authenticator: Authenticator = {
     m2mByBasic: clients.authenticate,
@@ -114,6 +109,7 @@ export function createTokensModule(shared: Shared, others: TokensOthers) {
     provisionerByBasic: others.identity.provisioners.admit,
     accountBySession: accounts.bySession,
     memberOf: accounts.memberOf,
+    userOfAccount: subjects.ofAccount,
     appOf: clients.appOf,
   }
 
@@ -188,6 +184,23 @@ function createParts(
       defaultSignerUrl,
     }),
   }
+}
+
+/** Logins of people: authorization requests, logout, and the logins that a person ends itself. */
+function createLogins(
+  shared: Shared,
+  { config, identity: { accounts, users } }: TokensOthers,
+  parts: ReturnType<typeof createParts> & { readonly signingKeys: SigningKeys },
+) {
+  const idTokenHints = createIdTokenHints({ ...parts, users })
+  const { authorizationCodeTtlSeconds: codeTtlSeconds, edgeUrl } = config
+  const logins = { ...parts, idTokenHints, accounts, codeTtlSeconds, edgeUrl }
+  return createAuthorizationRpc({
+    authorizations: createAuthorizations(logins),
+    logouts: createLogouts(logins),
+    ownLogins: createOwnLogins({ ...logins, ...config.login }),
+    revocationBoundSeconds: shared.config.revocationBoundSeconds,
+  })
 }
 
 /** All OAuth grants, introspection and revocation. */

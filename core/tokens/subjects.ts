@@ -5,9 +5,9 @@ import type { Users } from '../identity/users/users.ts'
 import type { Db } from '../lib/sql.ts'
 import { toSeconds } from '../lib/time.ts'
 import { joinGrants } from '../shared/lineage/grants.ts'
-import { type AccountId, appId, authId, isUuid, userId } from '../shared/ids.ts'
+import { type ClientId, accountSubject, appId, authId, isUuid, userId } from '../shared/ids.ts'
 import type { Shared } from '../shared/shared.ts'
-import type { M2mCaller, UserCaller } from '../rpc/callers.ts'
+import type { AccountCaller, M2mCaller, SelfCaller, UserCaller } from '../rpc/callers.ts'
 import { type Jwts, type VerifiedJwt, invalidToken, readLineage } from './issuer/jwt.ts'
 
 type Deps = Shared & {
@@ -97,6 +97,27 @@ export function createSubjects({ jwts, clients, users, grants }: Deps) {
   const userByToken = async (token: string): Promise<UserCaller> => (await userToken(token)).caller
 
   /**
+   * Returns the account as its own end user of the app; null if the app is unknown or the account
+   * has never logged in to it. Throws EDIT_FORBIDDEN for a deactivated user.
+   */
+  async function ofAccount(account: AccountCaller, clientId: ClientId): Promise<SelfCaller | null> {
+    const client = await clients.findPublic(clientId)
+    const external = accountSubject(account.accountId)
+    const user = client && (await users.findByExternal({ app: client.appId, external }))
+    if (!client || !user) return null
+    if (user.status !== 'active')
+      throw new DomainError('EDIT_FORBIDDEN', 'the app has ended your access; ask its owner')
+    return {
+      kind: 'self',
+      appId: user.appId,
+      clientId: client.publicClientId,
+      userId: user.id,
+      externalUserId: user.externalUserId,
+      accountId: account.accountId,
+    }
+  }
+
+  /**
    * Returns the M2M client of a machine token, with the scopes that both have. Throws TOKEN_INVALID
    * otherwise.
    */
@@ -111,7 +132,7 @@ export function createSubjects({ jwts, clients, users, grants }: Deps) {
     }
   }
 
-  return { userToken, ofJwt, findUser, provision, userByToken, m2mByToken }
+  return { userToken, ofJwt, findUser, provision, userByToken, ofAccount, m2mByToken }
 }
 
 export type Subjects = ReturnType<typeof createSubjects>
@@ -125,12 +146,6 @@ function noneIfUnknown(error: unknown): null {
 
 const later = (one: Date | null, other: Date | null): Date | null =>
   one && other ? (one > other ? one : other) : (one ?? other)
-
-/**
- * Returns an account's external id as an end user. Integrators cannot provision such ids (decision
- * 8).
- */
-export const accountSubject = (account: AccountId): string => `user:${account}`
 
 /** Returns the account of an external id; undefined for an integrator's user. */
 export const accountOfSubject = (externalUserId: string): string | undefined =>

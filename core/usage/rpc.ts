@@ -1,5 +1,5 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
-import type { Caller, UserCaller } from '../rpc/callers.ts'
+import type { Caller, SelfCaller, UserCaller } from '../rpc/callers.ts'
 import {
   type RequireMetering,
   appReader,
@@ -7,6 +7,7 @@ import {
   m2mBasic,
   orMember,
   orOperator,
+  orSelf,
 } from '../rpc/guards.ts'
 import { type Handlers, type StreamContext, rpc, streamRpc } from '../rpc/serve.ts'
 import { formatDecimal18, formatEth, microsDown, microsUp, usdAttos } from '../lib/money.ts'
@@ -40,7 +41,7 @@ export function createUsageRpc({
   openmeterConfigured,
 }: UsageRpcDeps) {
   const app = orOperator(requireMetering(orMember(m2mBasic(), 'read')), appReader())
-  const own = requireMetering(endUser())
+  const own = requireMetering(orSelf(endUser()))
 
   async function toRequests(items: readonly RequestItem[]): Promise<pb.UsageRequest[]> {
     const ruleOf = await findRules(items)
@@ -145,7 +146,7 @@ const streaming = <C extends Caller>(
   signal,
 })
 
-const selfOf = ({ appId, userId, externalUserId }: UserCaller) => ({
+const selfOf = ({ appId, userId, externalUserId }: UserCaller | SelfCaller) => ({
   appId,
   id: userId,
   externalUserId,

@@ -29,7 +29,7 @@ export async function readCredential(request: FastifyRequest, deps: CredentialDe
   const authorization = authorizationOf(request, guard)
   if (takesSession(guard.kind) && (!takesM2m(guard.kind) || authorization === undefined)) {
     const session = readSession(request, deps.publicUrl)
-    request.credential = { session, correlationId }
+    request.credential = { session, self: selfAppOf(request, guard), correlationId }
     if (session !== undefined) return requireOwnPage(request, { ...deps, session })
     if (needsSession.has(guard.kind)) throw new DomainError('TOKEN_INVALID', 'log in first')
     return undefined
@@ -40,9 +40,14 @@ export async function readCredential(request: FastifyRequest, deps: CredentialDe
   }
 }
 
+/** The app as whose end user the session's account calls; undefined on routes of other kinds. */
+const selfAppOf = ({ params }: FastifyRequest, { kind }: Guard): string | undefined =>
+  kind === 'self' ? textMember(params, 'clientId') : undefined
+
 /** Kinds that answer 401 without a session. */
 const needsSession = new Set<GuardKind>([
   'session',
+  'self',
   'platform_admin',
   'member_read',
   'member_edit',

@@ -9,7 +9,12 @@ import type {
 import { Code, ConnectError, type Transport } from '@connectrpc/connect'
 import type { CoreAddress } from '../../core/lib/core-link/address.ts'
 import { currentValue } from '../../core/lib/settings/reloadable.ts'
-import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../proto/headers.ts'
+import {
+  correlationHeader,
+  selfHeader,
+  serviceTokenHeader,
+  sessionHeader,
+} from '../../proto/headers.ts'
 import {
   DomainError,
   isReason,
@@ -29,6 +34,8 @@ export interface CallerCredential {
   readonly authorization?: string | undefined
   /** The token of a dashboard session. */
   readonly session?: string | undefined
+  /** The app as whose end user the session's account calls. */
+  readonly self?: string | undefined
   readonly correlationId: string
 }
 
@@ -41,7 +48,7 @@ export interface CoreOptions extends CoreAddress {
 
 /** Calls core on behalf of one request: adds its headers, and throws failures as DomainErrors. */
 export function createCallContext(
-  { authorization, session, correlationId }: CallerCredential,
+  { authorization, session, self, correlationId }: CallerCredential,
   {
     transport,
     token,
@@ -58,6 +65,7 @@ export function createCallContext(
       [correlationHeader]: correlationId,
       ...(authorization === undefined ? {} : { authorization }),
       ...(session === undefined ? {} : { [sessionHeader]: session }),
+      ...(self === undefined ? {} : { [selfHeader]: self }),
     }
   }
 

@@ -111,6 +111,7 @@ const cookieChallenge = 'Cookie realm="tollgate"'
 /** Authentication schemes of a guard, if not only Bearer. */
 const schemes: Partial<Record<GuardKind, readonly Scheme[]>> = {
   session: ['cookie'],
+  self: ['cookie'],
   member_read: ['cookie'],
   member_edit: ['cookie'],
   member_own: ['cookie'],

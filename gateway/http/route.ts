@@ -11,7 +11,7 @@ import { IdempotencyHeader, OAuthError, Problem, ref } from './schemas.ts'
  * - `actor` and `provisioner` belong to the builder API: a user by JWT or `sk_` key, and a client
  *   that creates users.
  * - `session` and the member kinds take the dashboard's cookie. Without it, hidden kinds answer
- *   404.
+ *   404. `self` is the session's account as its own end user of the app in the path.
  * - `m2m_or_member` and `m2m_or_editor` take the cookie if there is no Authorization.
  * - `hidden_m2m_or_member` answers 404 to a wrong credential, too.
  */
@@ -26,6 +26,7 @@ export type GuardKind =
   | 'none'
   | 'secret'
   | 'session'
+  | 'self'
   | 'platform_admin'
   | 'member_read'
   | 'member_edit'
@@ -199,6 +200,7 @@ export const takesSession = (kind: GuardKind): boolean => sessionKinds.has(kind)
 
 const sessionKinds = new Set<GuardKind>([
   'session',
+  'self',
   'platform_admin',
   'member_read',
   'member_edit',
@@ -236,6 +238,7 @@ const security: Partial<Record<GuardKind, Security>> = {
   client: [{ m2mBasic: [] }, {}],
   secret: [{ sharedSecret: [] }],
   session: [{ session: [] }],
+  self: [{ session: [] }],
   platform_admin: [{ session: [] }],
   member_read: [{ session: [] }],
   member_edit: [{ session: [] }],
@@ -308,6 +311,7 @@ const guardReasons: Readonly<Record<GuardKind, readonly Reason[]>> = {
   hidden_m2m_or_member: ['NOT_FOUND'],
   m2m_or_editor: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'EDIT_FORBIDDEN'],
   session: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'EDIT_FORBIDDEN'],
+  self: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'EDIT_FORBIDDEN'],
   platform_admin: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'EDIT_FORBIDDEN'],
   member_read: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND'],
   member_edit: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'EDIT_FORBIDDEN'],

@@ -31,6 +31,7 @@ import { statementRoutes } from './billing/statements.ts'
 import { testClockRoutes } from './billing/test-clock.ts'
 import { walletRoutes } from './billing/wallet.ts'
 import { whatIfRoutes } from './billing/what-if.ts'
+import { meRoutes } from './me/me.ts'
 import { operateRoutes } from './operate/operate.ts'
 import { collectDocuments, documentRoutes } from './docs/docs.ts'
 import { goneRoutes } from './gone.ts'
@@ -142,6 +143,7 @@ const nouns = [
   planRoutes,
   appKeyRoutes,
   operateRoutes,
+  meRoutes,
 ]
 
 /**

@@ -22,6 +22,9 @@ import { Quarantined } from './operate/quarantined.tsx'
 import { Quotas } from './operate/quotas.tsx'
 import { Signers } from './operate/signers.tsx'
 import { SigningKeys } from './operate/signing-keys.tsx'
+import { MyApp } from './me/my-app.tsx'
+import { MyApps } from './me/my-apps.tsx'
+import { parseMySearch } from './me/search.ts'
 import { Overview } from './overview/overview.tsx'
 import { Money } from './money/money.tsx'
 import { EditPlan, NewPlan } from './plans/edit-plan.tsx'
@@ -192,6 +195,14 @@ const design = createRoute({
   component: lazyRouteComponent(() => import('./design/design.tsx'), 'Design'),
 })
 
+const myApps = createRoute({ getParentRoute: () => root, path: '/me', component: MyApps })
+const myApp = createRoute({
+  getParentRoute: () => root,
+  path: '/me/$ownAppId',
+  component: MyApp,
+  validateSearch: parseMySearch,
+})
+
 const operate = createRoute({ getParentRoute: () => root, path: '/operate', component: Operate })
 const operateIndex = createRoute({
   getParentRoute: () => operate,
@@ -296,6 +307,8 @@ const routeTree = root.addChildren([
   receipts,
   users,
   user,
+  myApps,
+  myApp,
   operate.addChildren([
     operateIndex,
     quarantine,

@@ -34,6 +34,7 @@ export function Shell(): ReactNode {
         </nav>
         <div className="foot">
           {session.data && <span>{session.data.email}</span>}
+          <Link to="/me">My use</Link>
           <a href="/login">Account</a>
           <a href="/api/v1/internal/docs/">API documents</a>
           <ThemeSwitch />

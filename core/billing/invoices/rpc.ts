@@ -6,7 +6,7 @@ import {
   usdAttos,
   usdMicros,
 } from '../../lib/money.ts'
-import { type MemberCaller, toActor } from '../../rpc/callers.ts'
+import { type MemberCaller, type SelfCaller, toActor } from '../../rpc/callers.ts'
 import {
   appOperator,
   appOperatorWrite,
@@ -14,6 +14,7 @@ import {
   hiddenMember,
   member,
   orOperator,
+  orSelf,
 } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import { parseIdempotencyKey } from '../../shared/idempotency.ts'
@@ -29,7 +30,7 @@ export interface InvoicesRpcDeps {
   readonly notes: Notes
 }
 
-const reading = orOperator(hiddenMember('read'), appOperator())
+const reading = orOperator(orSelf(hiddenMember('read')), appOperator())
 const editing = orOperator(member('edit'), appOperatorWrite())
 
 /** Invoices and credit notes. */
@@ -39,8 +40,9 @@ export function createInvoicesRpc({ reads, notes }: InvoicesRpcDeps) {
       const { items, ...page } = await reads.list(toReader(caller), {
         page: request.page,
         pageSize: request.pageSize,
-        externalUserId: request.externalUserId,
-        payer: request.payer,
+        ...(caller.kind === 'self'
+          ? { externalUserId: caller.externalUserId, payer: 'users' }
+          : { externalUserId: request.externalUserId, payer: request.payer }),
       })
       return { items: items.map(toInvoice), ...page }
     }),
@@ -79,11 +81,13 @@ export function createInvoicesRpc({ reads, notes }: InvoicesRpcDeps) {
   return { invoiceService }
 }
 
-type ReadingCaller = MemberCaller | { readonly kind: 'operator'; readonly appId: AppId }
+type ReadingCaller =
+  MemberCaller | SelfCaller | { readonly kind: 'operator'; readonly appId: AppId }
 
 const toReader = (caller: ReadingCaller): Reader => ({
   appId: caller.appId,
   account: caller.kind === 'member' && !caller.isPlatformAdmin ? caller.accountId : null,
+  userId: caller.kind === 'self' ? caller.userId : null,
 })
 
 const parseReason = (text: string): string => parseReadable(text, { field: 'reason', max: 500 })

@@ -1,6 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { Users } from '../../identity/users/users.ts'
 import type { Pool } from '../../lib/sql.ts'
+import type { Caller } from '../../rpc/callers.ts'
 import type { AppId, UserKey } from '../../shared/ids.ts'
 import type { PaymentProcessor, Plane } from '../processor/port.ts'
 import { findPlane } from '../processor/store.ts'
@@ -85,6 +86,15 @@ export function createPayers({
   }
 
   return { find, resolve, place }
+}
+
+/**
+ * Throws CONFLICT unless the payer is the person who asks: in other billing modes the app's owner
+ * pays, whose account its users must not see or change.
+ */
+export function requireOwnPayer(caller: Caller, externalUserId: string): void {
+  if (caller.kind === 'self' && caller.externalUserId !== externalUserId)
+    throw new DomainError('CONFLICT', 'this app pays for its users, so you have nothing to pay')
 }
 
 export type Payers = ReturnType<typeof createPayers>

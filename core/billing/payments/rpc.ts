@@ -4,7 +4,14 @@ import { microsDown } from '../../lib/money.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Author, Change } from '../../plans/subscriptions/change.ts'
 import type { CheckoutRequest } from '../../plans/subscriptions/changes.ts'
-import { callerName, toActor } from '../../rpc/callers.ts'
+import {
+  type M2mCaller,
+  type MemberCaller,
+  type SelfCaller,
+  callerName,
+  subjectOf,
+  toActor,
+} from '../../rpc/callers.ts'
 import {
   appOperator,
   appOperatorWrite,
@@ -12,6 +19,7 @@ import {
   member,
   m2mOrMember,
   orOperator,
+  orSelf,
 } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import { page, parseCursor, parseLimit } from '../../shared/cursor.ts'
@@ -22,7 +30,8 @@ import { centsToAttos, formatCents, parseRefund, parseTopUp } from './amounts.ts
 import { type StoredCheckout, findCheckout } from './checkout-store.ts'
 import { type Checkouts, notConfigured } from './checkouts.ts'
 import type { ProcessorEvents } from './events.ts'
-import type { Payers } from './payers.ts'
+import type { Payer } from './customers.ts'
+import { type Payers, requireOwnPayer } from './payers.ts'
 import { type ListedPayment, findPayment, listPayments } from './payment-store.ts'
 import type { Returns } from './returns.ts'
 
@@ -46,13 +55,24 @@ export function createPaymentsRpc({ pool, payers, collecting, openPlanCheckout }
     return collecting
   }
 
-  const editor = m2mOrMember(undefined, 'edit')
+  const payerOrEditor = orSelf(m2mOrMember(undefined, 'edit'))
+
+  /** Returns the payer of a request, who is the caller itself on a person's own routes. */
+  async function payerOf(
+    caller: M2mCaller | MemberCaller | SelfCaller,
+    request: { readonly externalUserId?: string | undefined },
+  ): Promise<Payer> {
+    const payer = await payers.resolve(caller.appId, subjectOf(caller, request))
+    requireOwnPayer(caller, payer.externalUserId)
+    return payer
+  }
+
   const paymentService: Handlers<pb.PaymentServiceServer> = {
-    createTopUp: rpc(editor, async (request: pb.CreateTopUpRequest, caller, context) => {
+    createTopUp: rpc(payerOrEditor, async (request: pb.CreateTopUpRequest, caller, context) => {
       const amount = parseTopUp(request.amountUsd)
       const { checkouts } = requireProcessor()
       const { checkoutId, checkoutUrl } = await checkouts.open({
-        payer: await payers.resolve(caller.appId, request.externalUserId),
+        payer: await payerOf(caller, request),
         openedBy: caller.appId,
         purpose: 'top_up',
         amount,
@@ -65,21 +85,24 @@ export function createPaymentsRpc({ pool, payers, collecting, openPlanCheckout }
       return { checkoutUrl, sessionId: checkoutId, amountUsdMicros: micros(amount) }
     }),
 
-    createCardSetup: rpc(editor, async (request: pb.CreateCardSetupRequest, caller, context) => {
-      const { checkouts } = requireProcessor()
-      const { checkoutId, checkoutUrl } = await checkouts.open({
-        payer: await payers.resolve(caller.appId, request.externalUserId),
-        openedBy: caller.appId,
-        purpose: 'card',
-        amount: null,
-        description: 'Card on file',
-        successUrl: request.successUrl,
-        cancelUrl: request.cancelUrl,
-        idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
-        actor: toActor(caller, context),
-      })
-      return { checkoutUrl, sessionId: checkoutId }
-    }),
+    createCardSetup: rpc(
+      payerOrEditor,
+      async (request: pb.CreateCardSetupRequest, caller, context) => {
+        const { checkouts } = requireProcessor()
+        const { checkoutId, checkoutUrl } = await checkouts.open({
+          payer: await payerOf(caller, request),
+          openedBy: caller.appId,
+          purpose: 'card',
+          amount: null,
+          description: 'Card on file',
+          successUrl: request.successUrl,
+          cancelUrl: request.cancelUrl,
+          idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
+          actor: toActor(caller, context),
+        })
+        return { checkoutUrl, sessionId: checkoutId }
+      },
+    ),
 
     createPlanCheckout: rpc(
       orOperator(member('edit'), appOperatorWrite()),

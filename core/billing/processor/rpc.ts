@@ -6,7 +6,14 @@ import {
   callerName,
   toActor,
 } from '../../rpc/callers.ts'
-import { appOperator, appOperatorWrite, m2mOrMember, member, orOperator } from '../../rpc/guards.ts'
+import {
+  appOperator,
+  appOperatorWrite,
+  m2mOrMember,
+  member,
+  orOperator,
+  orSelf,
+} from '../../rpc/guards.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import { audit } from '../../shared/audit.ts'
 import type { Shared } from '../../shared/shared.ts'
@@ -60,7 +67,7 @@ export function createProcessorHandlers({
 
   return {
     getProcessor: rpc(
-      orOperator(m2mOrMember(), appOperator()),
+      orOperator(orSelf(m2mOrMember()), appOperator()),
       async ({ clientId }: pb.GetProcessorRequest, { appId }) => {
         const { connectedAt, ...connection } = await connections.findConnection(pool, appId)
         const app = await settings.read(clientId)

@@ -1,9 +1,10 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/billing/v1/wallet.ts'
 import { microsDown, usdAttos } from '../../lib/money.ts'
 import type { Pool } from '../../lib/sql.ts'
-import { appOperator, m2mOrMember, orOperator } from '../../rpc/guards.ts'
+import { subjectOf } from '../../rpc/callers.ts'
+import { appOperator, m2mOrMember, orOperator, orSelf } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
-import type { Payers } from '../payments/payers.ts'
+import { type Payers, requireOwnPayer } from '../payments/payers.ts'
 import { formatUsd } from './amounts.ts'
 import { renderCard, renderState } from './render.ts'
 import type { PayPerUsePlan } from './store.ts'
@@ -21,9 +22,12 @@ export interface WalletRpcDeps {
 export function createWalletRpc({ pool, payers, wallets, docsUrl }: WalletRpcDeps) {
   const walletService: Handlers<pb.WalletServiceServer> = {
     getWallet: rpc(
-      orOperator(m2mOrMember(), appOperator()),
-      async ({ externalUserId }: pb.GetWalletRequest, { appId }) =>
-        toWallet(await wallets.read(appId, externalUserId), docsUrl),
+      orOperator(orSelf(m2mOrMember()), appOperator()),
+      async (request: pb.GetWalletRequest, caller) => {
+        const wallet = await wallets.read(caller.appId, subjectOf(caller, request))
+        requireOwnPayer(caller, wallet.state.externalUserId)
+        return toWallet(wallet, docsUrl)
+      },
     ),
     getBillingState: rpc(
       orOperator(m2mOrMember(), appOperator()),
@@ -32,9 +36,10 @@ export function createWalletRpc({ pool, payers, wallets, docsUrl }: WalletRpcDep
       }),
     ),
     listWalletTransactions: rpc(
-      orOperator(m2mOrMember(), appOperator()),
-      async (request: pb.ListWalletTransactionsRequest, { appId }) => {
-        const { user } = await payers.find(appId, request.externalUserId)
+      orOperator(orSelf(m2mOrMember()), appOperator()),
+      async (request: pb.ListWalletTransactionsRequest, caller) => {
+        const { user } = await payers.find(caller.appId, subjectOf(caller, request))
+        requireOwnPayer(caller, user.externalUserId)
         const { items, nextCursor } = await listTransactions(pool, user, {
           limit: request.limit,
           cursor: request.cursor,

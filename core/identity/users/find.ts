@@ -3,9 +3,11 @@ import { DomainError } from '../../../proto/errors.ts'
 import type { Reply } from '../../shared/batch-writer.ts'
 import { type Cursor, page } from '../../shared/cursor.ts'
 import {
+  type AccountId,
   type AppId,
   type ExternalUserId,
   type UserId,
+  accountSubject,
   newUserProblem,
   subjectProblem,
 } from '../../shared/ids.ts'
@@ -95,6 +97,19 @@ export function createUserFinder({ pool, gate, subscribeLost }: UsersDeps & User
     return page(await store.listUsers(pool, { ...filter, appId: filter.app }), filter.limit)
   }
 
+  /** Lists the end users that an account is, one for each app that it has logged in to. */
+  async function listOfAccount(
+    account: AccountId,
+    { after, limit }: { after: Cursor | null; limit: number },
+  ) {
+    const externalUserId = accountSubject(account)
+    const rows = await store.listUsersByExternal(pool, { externalUserId, after, limit })
+    return page(
+      rows.map((row) => ({ ...row, createdAt: row.created_at })),
+      limit,
+    )
+  }
+
   /**
    * Throws REQUEST_INVALID for a name that integrators may not create, unless the app has that
    * user: users created by login have such names, too.
@@ -131,6 +146,7 @@ export function createUserFinder({ pool, gate, subscribeLost }: UsersDeps & User
     lockEachActive,
     findActive,
     list,
+    listOfAccount,
     refuseNewName,
     refuseNewUser,
     refuseNewSubject,

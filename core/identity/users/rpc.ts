@@ -10,11 +10,19 @@ import {
   type MemberCaller,
   toActor,
 } from '../../rpc/callers.ts'
-import { appOperatorWrite, appReader, m2m, orMember, orOperator } from '../../rpc/guards.ts'
+import {
+  appOperatorWrite,
+  appReader,
+  m2m,
+  orMember,
+  orOperator,
+  session,
+} from '../../rpc/guards.ts'
 import { batchedRpc } from '../../rpc/batched.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import { parseEmail } from '../input.ts'
 import { type User, type UserChange, type UserState, userStates } from '../types.ts'
+import type { OwnUserRow } from './store.ts'
 import type { Users } from './users.ts'
 
 export interface UsersRpcDeps {
@@ -54,6 +62,13 @@ export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) 
     getUser: rpc(appReader(), async ({ externalUserId }: pb.GetUserRequest, caller) => ({
       user: renderUser(await users.get(caller.appId, externalUserId), caller.clientId),
     })),
+    listOwnUsers: rpc(session(), async (request: pb.ListOwnUsersRequest, { accountId }) => {
+      const { items, nextCursor } = await users.listOfAccount(accountId, {
+        after: parseCursor(request.cursor),
+        limit: parseLimit(request.limit),
+      })
+      return { users: items.map(renderOwnUser), nextCursor }
+    }),
     listUsers: rpc(
       orOperator(orMember(m2m(Scope.usersRead), 'read'), appReader()),
       async (request: pb.ListUsersRequest, caller) => {
@@ -86,6 +101,14 @@ const renderUser = (user: User, clientId: string) => ({
   createdAt: user.createdAt.toISOString(),
   updatedAt: user.updatedAt.toISOString(),
   deactivatedAt: user.deactivatedAt?.toISOString(),
+})
+
+const renderOwnUser = (row: OwnUserRow) => ({
+  clientId: row.client_id,
+  appName: row.app_name,
+  status: row.status,
+  createdAt: row.created_at.toISOString(),
+  deactivatedAt: row.deactivated_at?.toISOString(),
 })
 
 /** Time at which the last cached permission of a deactivated user has expired. */

@@ -103,6 +103,46 @@ export async function findUsers(
   return rows.map(storedFromRow)
 }
 
+export interface OwnUserRow {
+  id: string
+  client_id: string
+  app_name: string
+  status: UserState
+  created_at: Date
+  deactivated_at: Date | null
+}
+
+/**
+ * Lists the users with this external id, one for each active app that has one, in order of
+ * creation. Returns up to `limit + 1` rows; the extra row shows that there are more. Looks up the
+ * user in each app, because no index finds an external id alone.
+ */
+export const listUsersByExternal = (
+  db: Db,
+  {
+    externalUserId: external,
+    after,
+    limit,
+  }: {
+    readonly externalUserId: ExternalUserId
+    readonly after: Cursor | null
+    readonly limit: number
+  },
+): Promise<OwnUserRow[]> =>
+  many<OwnUserRow>(
+    db,
+    sql`
+    select u.id, c.client_id, a.name as app_name, u.status, u.created_at, u.deactivated_at
+    from apps a
+    join end_users u on u.app_id = a.id and u.external_user_id = ${external}
+    join clients c on c.app_id = a.id and c.kind = 'public'
+    where a.status = 'active'
+      and (${after?.id ?? null}::uuid is null
+           or (u.created_at, u.id) > (${after?.createdAt ?? null}::timestamptz, ${after?.id ?? null}::uuid))
+    order by u.created_at, u.id
+    limit ${limit + 1}`,
+  )
+
 /** Finds a user by our id. A user of an inactive app is returned as inactive. */
 export async function findUserById(db: Db, app: AppId, id: UserId): Promise<User | null> {
   const [user = null] = await findUsersById(db, [{ app, id }])

@@ -7,8 +7,9 @@ import {
   type M2mCaller,
   type MemberCaller,
   callerName,
+  subjectOf,
 } from '../../rpc/callers.ts'
-import { appOperatorWrite, appReader, m2mOrMember, orOperator } from '../../rpc/guards.ts'
+import { appOperatorWrite, appReader, m2mOrMember, orOperator, orSelf } from '../../rpc/guards.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Author } from './change.ts'
 import type { Subscriptions } from './subscriptions.ts'
@@ -32,9 +33,12 @@ export function createSubscriptionsRpc({ subscriptions, views }: SubscriptionsRp
   const reading = orOperator(m2mOrMember(Scope.usersRead), appReader())
   const writing = orOperator(m2mOrMember(Scope.usersWrite, 'edit'), appOperatorWrite())
   const subscriptionService: Handlers<pb.SubscriptionServiceServer> = {
-    getSubscription: rpc(reading, async (request: pb.GetSubscriptionRequest, { appId }) => ({
-      state: await views.read(appId, request.externalUserId),
-    })),
+    getSubscription: rpc(
+      orOperator(orSelf(m2mOrMember(Scope.usersRead)), appReader()),
+      async (request: pb.GetSubscriptionRequest, caller) => ({
+        state: await views.read(caller.appId, subjectOf(caller, request)),
+      }),
+    ),
     listSubscriptions: rpc(reading, async (request: pb.ListSubscriptionsRequest, { appId }) =>
       views.list(appId, request.externalUserId, {
         after: parseCursor(request.cursor),

@@ -10,6 +10,7 @@ export type EndCause =
   | 'token_revoked'
   | 'refresh_token_revoked'
   | 'refresh_token_reused'
+  | 'login_revoked'
   | 'code_reused'
   | 'password_reset'
   | 'logged_out_everywhere'

@@ -11,7 +11,7 @@ import type { Shared } from '../../shared/shared.ts'
 import type { Subjects } from '../subjects.ts'
 import * as store from './store.ts'
 import { splitScopes } from '../scopes.ts'
-import { accountSubject } from '../subjects.ts'
+import { accountSubject } from '../../shared/ids.ts'
 
 // RFC 8628 section 6.1: no vowels, so that user codes do not form words.
 const letters = 'BCDFGHJKLMNPQRSTVWXZ'

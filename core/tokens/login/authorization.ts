@@ -6,8 +6,7 @@ import { tx } from '../../lib/sql.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { audit } from '../../shared/audit.ts'
 import { joinGrants } from '../../shared/lineage/grants.ts'
-import { type UserId, isRegisteredClientId } from '../../shared/ids.ts'
-import { accountSubject } from '../subjects.ts'
+import { type UserId, accountSubject, isRegisteredClientId } from '../../shared/ids.ts'
 import type { Subjects } from '../subjects.ts'
 import {
   type AuthorizationCheckDeps,

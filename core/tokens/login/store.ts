@@ -143,6 +143,52 @@ export async function endFamily(db: Db, id: string, at: Date): Promise<AppId | n
   return row && appId(row.app_id)
 }
 
+export interface LoginRow {
+  id: string
+  client_id: string | null
+  scope: string | null
+  created_at: Date
+  expires_at: Date
+  last_used_at: Date
+}
+
+/**
+ * Lists a user's logins whose tokens may still be valid, newest first: with a refresh token, or
+ * begun after `since`. Leaves out logins that ended with something that they descend from.
+ */
+export const listFamilies = (
+  db: Db,
+  user: { readonly appId: AppId; readonly userId: UserId },
+  { at, since, limit }: { readonly at: Date; readonly since: Date; readonly limit: number },
+): Promise<LoginRow[]> =>
+  many<LoginRow>(
+    db,
+    sql`
+    select f.id, r.client_id, r.scope, f.created_at, f.expires_at, coalesce(r.created_at, f.created_at) as last_used_at
+    from token_families f
+    left join refresh_tokens r on r.family_id = f.id and r.rotated_at is null
+    where f.app_id = ${user.appId} and f.user_id = ${user.userId} and f.ended_at is null and f.expires_at > ${at}
+      and (r.family_id is not null or f.created_at > ${since})
+      and ended_grants(f.grants || f.id::text, f.created_at) = '{}'
+    order by f.created_at desc, f.id
+    limit ${limit}`,
+  )
+
+/** Whether the login is this user's and has not ended. Locks its row until the transaction ends. */
+export async function lockFamily(
+  db: Db,
+  login: { readonly appId: AppId; readonly userId: UserId; readonly id: string },
+): Promise<boolean> {
+  const row = await maybeOne(
+    db,
+    sql`
+    select id from token_families
+    where id = ${login.id} and app_id = ${login.appId} and user_id = ${login.userId} and ended_at is null
+    for update`,
+  )
+  return row !== null
+}
+
 /** Ends all logins of a deactivated user. */
 export async function endFamiliesOfUser(
   db: Db,

@@ -87,7 +87,7 @@ const Invoice = named(
   'Invoice',
 )
 
-const InvoicePage = named(
+export const InvoicePage = named(
   Type.Object({
     items: Type.Array(ref(InvoiceSummary)),
     page: Type.Integer(),
@@ -106,7 +106,7 @@ export function invoiceRoutes(app: App): void {
   createCreditNote(app)
 }
 
-const pageNumber = (description: string) =>
+export const pageNumber = (description: string) =>
   Type.Optional(Type.String({ pattern: '^[1-9][0-9]{0,8}$', description }))
 
 const listInvoices = get({

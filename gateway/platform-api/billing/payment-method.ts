@@ -4,7 +4,7 @@ import { post } from '../../http/endpoint.ts'
 import { IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, WebAddress, text } from '../schemas.ts'
 
-const CardSetup = named(
+export const CardSetup = named(
   Type.Object({
     checkoutUrl: WebAddress('The page on which the payer leaves a card.'),
     sessionId: Type.String({ description: 'Our id of the checkout.' }),

@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import type { GetWalletResponse } from '../../../proto/gen/es/tollgate/billing/v1/wallet_pb.ts'
 import type { App } from '../../http/app.ts'
 import { get, post } from '../../http/endpoint.ts'
 import { IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
@@ -34,7 +35,7 @@ const PayPerUsePlan = named(
   'PayPerUsePlan',
 )
 
-const Wallet = named(
+export const Wallet = named(
   Type.Object({
     clientId: Type.String(),
     billingMode: oneOf(
@@ -92,7 +93,7 @@ const Transaction = named(
   'WalletTransaction',
 )
 
-const Transactions = named(
+export const Transactions = named(
   Type.Object({
     items: Type.Array(ref(Transaction)),
     nextCursor: Type.Optional(Type.String({ description: 'Absent on the last page.' })),
@@ -104,7 +105,7 @@ const Transactions = named(
   'WalletTransactions',
 )
 
-const TopUp = named(
+export const TopUp = named(
   Type.Object({
     checkoutUrl: WebAddress('The page on which the payer pays.'),
     sessionId: Type.String({ description: 'Our id of the checkout.' }),
@@ -159,16 +160,19 @@ const readWallet = get({
   params: AppParams,
   querystring: PayerQuery,
   response: { 200: ref(Wallet) },
-  handler: async ({ params, query, core }) => {
-    const { card, billingState, ...wallet } = await core.wallets.getWallet({ ...params, ...query })
-    return {
-      ...params,
-      ...wallet,
-      billingState: toBillingState(billingState),
-      paymentMethod: toPaymentMethod(card),
-      autoTopUp: null,
-    }
-  },
+  handler: async ({ params, query, core }) =>
+    toWallet(params, await core.wallets.getWallet({ ...params, ...query })),
+})
+
+export const toWallet = (
+  { clientId }: { readonly clientId: string },
+  { card, billingState, ...wallet }: GetWalletResponse,
+) => ({
+  clientId,
+  ...wallet,
+  billingState: toBillingState(billingState),
+  paymentMethod: toPaymentMethod(card),
+  autoTopUp: null,
 })
 
 const readState = get({
@@ -190,6 +194,16 @@ const readState = get({
   },
 })
 
+export const transactionsQuery = {
+  limit: Type.Optional(
+    Type.String({
+      pattern: '^([1-9][0-9]?|100)$',
+      description: 'a whole number from 1 to 100; 25 when absent',
+    }),
+  ),
+  cursor: Type.Optional(text('nextCursor of the page before, with the same payer')),
+}
+
 const listTransactions = get({
   url: `${url}/transactions`,
   guard: { kind: 'm2m_or_member' },
@@ -200,22 +214,13 @@ const listTransactions = get({
     "Lists credits, usage by day, expiries, corrections, invoices, credit notes, payments and refunds. Each balance is the ledger's own after the transaction.",
   tags,
   params: AppParams,
-  querystring: Type.Object({
-    ...payerQuery,
-    limit: Type.Optional(
-      Type.String({
-        pattern: '^([1-9][0-9]?|100)$',
-        description: 'a whole number from 1 to 100; 25 when absent',
-      }),
-    ),
-    cursor: Type.Optional(text('nextCursor of the page before, with the same payer')),
-  }),
+  querystring: Type.Object({ ...payerQuery, ...transactionsQuery }),
   response: { 200: ref(Transactions) },
   handler: async ({ params, query: { limit, ...query }, core }) =>
     core.wallets.listWalletTransactions({ ...params, ...query, limit: Number(limit ?? 0) }),
 })
 
-const returnUrls = {
+export const returnUrls = {
   successUrl: Type.Optional(
     text(
       'Where the pay page leads after payment: https, or http on this machine. Any other address is replaced by a page of the service.',
@@ -224,7 +229,7 @@ const returnUrls = {
   cancelUrl: Type.Optional(text('Where the pay page leads when the payer leaves it.')),
 }
 
-const processorReasons = [
+export const processorReasons = [
   'PROCESSOR_NOT_CONFIGURED',
   'PROCESSOR_UNREACHABLE',
   'PROCESSOR_REFUSED',
@@ -232,6 +237,11 @@ const processorReasons = [
   'STRIPE_CONNECT_PENDING',
   'CONFLICT',
 ] as const
+
+export const topUpAmount = Type.Unsafe<string | number>({
+  description: 'dollars with at most two decimals, from 1 to 10000: "25.00" or 25',
+  anyOf: [{ type: 'string', maxLength: 20 }, { type: 'number' }],
+})
 
 const createTopUp = post({
   url: `${url}/top-up`,
@@ -247,10 +257,7 @@ const createTopUp = post({
   headers: IdempotencyHeader,
   body: Type.Object(
     {
-      amountUsd: Type.Unsafe<string | number>({
-        description: 'dollars with at most two decimals, from 1 to 10000: "25.00" or 25',
-        anyOf: [{ type: 'string', maxLength: 20 }, { type: 'number' }],
-      }),
+      amountUsd: topUpAmount,
       ...payerQuery,
       ...returnUrls,
     },

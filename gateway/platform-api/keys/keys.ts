@@ -9,7 +9,7 @@ const url = '/api/v1/apps/:clientId/users/:externalUserId/keys'
 const tags = ['keys']
 const rules = { guard: { kind: 'm2m', scope: Scope.usersWrite } } as const
 
-const Key = named(
+export const Key = named(
   Type.Object({
     keyId: Type.String(),
     id: Type.String({ description: 'The same as keyId.' }),

@@ -16,7 +16,7 @@ import {
 } from '../schemas.ts'
 import { asOf, refuseOtherUser } from './query.ts'
 
-const Balance = named(
+export const Balance = named(
   Type.Object({
     externalUserId: Type.String(),
     balanceUsdMicros: allowanceAmounts.balanceUsdMicros,
@@ -99,7 +99,7 @@ const readOwnBalance = get({
   },
 })
 
-const toBalance = ({ spendRefusal: refusal, ...balance }: BalanceMessage) => ({
+export const toBalance = ({ spendRefusal: refusal, ...balance }: BalanceMessage) => ({
   ...balance,
   ...(refusal ? { spendRefusal: refusal } : {}),
   unpricedCount: balance.unpricedTickets,

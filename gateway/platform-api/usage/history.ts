@@ -1,5 +1,6 @@
 import type { FastifyReply } from 'fastify'
 import { Type } from 'typebox'
+import type { CoreCalls } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { get } from '../../http/endpoint.ts'
 import { addSchemas, ref } from '../../http/schemas.ts'
@@ -13,7 +14,7 @@ import {
   UsageSession,
 } from './schemas.ts'
 
-const historyQuery = {
+export const historyQuery = {
   groupBy: Type.Optional(
     oneOf(['request', 'session'], 'Tickets one by one (the default), or signer sessions.'),
   ),
@@ -52,17 +53,37 @@ const readOwnHistory = get({
   tags: ['end user'],
   querystring: Type.Object(historyQuery),
   response: { 200: ref(UsageHistory) },
-  handler: async ({ query: { groupBy, limit, ...query }, core }, reply) => {
+  handler: async ({ query, core }, reply) => {
     refuseOtherUser(query)
-    const filter = { ...query, limit: Number(limit ?? 0) }
-    if (groupBy === 'session') {
-      const { sessions, ...page } = await core.usage.listOwnUsageSessions(filter)
-      return sendHistory(reply, { ...page, items: sessions, groupBy })
-    }
-    const { requests, ...page } = await core.usage.listOwnUsageRequests(filter)
-    return sendHistory(reply, { ...page, items: requests })
+    return sendOwnHistory({ query, core }, reply)
   },
 })
+
+/** Sends a page of the caller's own tickets or sessions. */
+export async function sendOwnHistory(
+  { query: { groupBy, limit, ...query }, core }: OwnHistory,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const filter = { ...query, limit: Number(limit ?? 0) }
+  if (groupBy === 'session') {
+    const { sessions, ...page } = await core.usage.listOwnUsageSessions(filter)
+    return sendHistory(reply, { ...page, items: sessions, groupBy })
+  }
+  const { requests, ...page } = await core.usage.listOwnUsageRequests(filter)
+  return sendHistory(reply, { ...page, items: requests })
+}
+
+interface OwnHistory {
+  readonly query: {
+    readonly groupBy?: string
+    readonly limit?: string
+    readonly startDate?: string
+    readonly endDate?: string
+    readonly manifestId?: string
+    readonly cursor?: string
+  }
+  readonly core: CoreCalls
+}
 
 const readHistory = get({
   url: '/api/v1/builder/apps/:clientId/usage/requests',

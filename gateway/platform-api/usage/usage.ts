@@ -96,7 +96,7 @@ interface UsageFilter {
 }
 
 /** Returns totals, and rows of the grouping in the query. */
-function toUsage(
+export function toUsage(
   usage: UsageMessage,
   { startDate, endDate, groupBy, gatewayRequestId }: UsageFilter,
 ) {

@@ -90,7 +90,7 @@ const Subscription = Type.Object({
   cancelledAt: nullable({ format: 'date-time' }),
 })
 
-const SubscriptionRead = named(
+export const SubscriptionRead = named(
   Type.Object({
     externalUserId: Type.String(),
     source: oneOf(
@@ -300,7 +300,7 @@ const listSubscriptions = get({
   },
 })
 
-function toRead({ externalUserId, subscription, pending, ...state }: SubscriptionState) {
+export function toRead({ externalUserId, subscription, pending, ...state }: SubscriptionState) {
   // A core of an earlier release sends no source.
   const source = state.source === 'openmeter' ? state.source : 'ledger'
   if (!subscription) return { externalUserId, source }

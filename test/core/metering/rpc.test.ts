@@ -19,6 +19,7 @@ const deps = {
     provisionerByBasic: nobody,
     accountBySession: nobody,
     memberOf: nobody,
+    userOfAccount: nobody,
     appOf: nobody,
   },
   log: silentLog(),
@@ -33,6 +34,7 @@ function call<Request, Response>(
   const credentials = {
     authorization: undefined,
     session: undefined,
+    self: undefined,
     operator: undefined,
     isOperator: true,
   }

@@ -126,6 +126,7 @@ export const audited: Readonly<Record<string, Audited>> = {
   'identity.v1.UserService/UpsertUsers': as('app_user_upserted'),
   'identity.v1.UserService/UpdateUser': both('app_user_updated'),
   'identity.v1.UserService/DeactivateUser': both('app_user_deactivated'),
+  'identity.v1.UserService/ListOwnUsers': 'reads',
   'identity.v1.UserService/ListUsers': 'reads',
   'identity.v1.ManagementService/CreateOwnApp': as('app_created'),
   'identity.v1.ManagementService/ListOwnApps': 'reads',
@@ -246,6 +247,8 @@ export const audited: Readonly<Record<string, Audited>> = {
   'tokens.v1.AuthorizationService/CheckAuthorization': 'reads',
   'tokens.v1.AuthorizationService/GrantAuthorization': as('authorization_granted'),
   'tokens.v1.AuthorizationService/CheckLogout': 'reads',
+  'tokens.v1.AuthorizationService/ListOwnLogins': 'reads',
+  'tokens.v1.AuthorizationService/EndOwnLogin': as('login_ended'),
   'tokens.v1.AuthorizationService/GetInitiateLogin': 'reads',
   'tokens.v1.DeviceService/StartDevice': not(
     'strangers may start it; the decision about it is audited',

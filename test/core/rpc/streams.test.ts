@@ -47,6 +47,7 @@ const unused: Authenticator = {
   provisionerByBasic: notAsked,
   accountBySession: notAsked,
   memberOf: notAsked,
+  userOfAccount: notAsked,
   appOf: notAsked,
 }
 

@@ -305,6 +305,7 @@ export function createCores(deps: CoresDeps) {
 const credentials = {
   authorization: undefined,
   session: undefined,
+  self: undefined,
   operator: undefined,
   isOperator: false,
 }
