@@ -29,7 +29,6 @@ const notices = [
   'balance_gone',
   'access_lost',
   'payment_failed',
-  'secret_expiring',
   'webhook_disabled',
 ] as const
 
@@ -39,6 +38,8 @@ const bounds: readonly Bound[] = [
   { kinds: ['invitation'], max: 10, seconds: day },
   { kinds: ['new_device'], max: 10, seconds: day },
   { kinds: ['password_changed'], max: 20, seconds: day },
+  // Of their own, so that many secrets do not take the place of news about money.
+  { kinds: ['secret_expiring'], max: 20, seconds: day },
   { kinds: notices, max: 20, seconds: day },
 ]
 

@@ -19,10 +19,14 @@ const nameMax = 100
 
 /**
  * Returns a text that a tenant chose in a form that is safe to quote: one readable line of limited
- * length. Blanks within `://` keep mail programs from turning it into a link.
+ * length. Blanks within `://` and after dots keep mail programs from turning it into a link.
  */
 export const quoteName = (text: string): string =>
-  toReadable(text).trim().replaceAll('://', ': //').slice(0, nameMax)
+  toReadable(text)
+    .trim()
+    .replaceAll('://', ': //')
+    .replaceAll(/(?<=[\p{L}\p{N}-])[.。．｡](?=\p{L})/gu, '. ')
+    .slice(0, nameMax)
 
 /** The subject as a header: one line. */
 export const toSubject = ({ subject }: Letter): string => toReadable(subject)

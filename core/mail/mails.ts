@@ -57,23 +57,29 @@ export function createMails({ pool, log, now, sealing, config, publicUrl, meters
    */
   async function send(db: Db, mail: OutgoingMail): Promise<boolean> {
     const by = delivery()
-    if (by !== 'smtp') logUnsent(mail, by)
-    if (by === 'none') return false
+    if (by === 'none') {
+      logUnsent(mail, by)
+      return false
+    }
     const { email, content } = mail
     const { kind } = content
     const at = now()
     const { kinds, max, seconds } = boundOf(kind)
     const since = addSeconds(at, -seconds)
+    const id = uuidV7(at.getTime())
+    const once = mail.once ?? id
     if ((await store.countTo(db, { email, kinds, since })) >= max) {
-      meters.ended('limited')
-      log.warn({ kind }, 'a mail was not sent, because its address has had too many')
+      // The row keeps the cause from being tried again and again.
+      if (await store.insertLimited(db, { id, kind, once, email, at })) {
+        meters.ended('limited')
+        log.warn({ kind }, 'a mail was not sent, because its address has had too many')
+      }
       return false
     }
-    const id = uuidV7(at.getTime())
     const isNew = await store.insertMail(db, {
       id,
       kind,
-      once: mail.once ?? id,
+      once,
       email,
       status: by === 'smtp' ? 'waiting' : 'kept',
       sealedLetter: sealing.seal(packLetter(letterOf(mail)), store.placeOfLetter(id)),
@@ -81,6 +87,7 @@ export function createMails({ pool, log, now, sealing, config, publicUrl, meters
       expiresAt: mail.expiresAt ?? addSeconds(at, lifetimeSeconds),
     })
     if (isNew && by === 'smtp') await enqueue(db, [toEntry(id)], at)
+    if (isNew && by === 'page') logUnsent(mail, by)
     return isNew
   }
 

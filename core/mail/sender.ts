@@ -4,7 +4,7 @@ import { toReadable } from '../lib/text/readable.ts'
 import { enqueue } from '../shared/outbox/outbox.ts'
 import type { Delivery, Destination, Entry } from '../shared/outbox/types.ts'
 import type { Shared } from '../shared/shared.ts'
-import { unpackLetter } from './letter.ts'
+import { type Letter, unpackLetter } from './letter.ts'
 import { mailKind, toEntry } from './mails.ts'
 import type { MailMetrics } from './metrics.ts'
 import type { Smtp, SmtpResult } from './smtp.ts'
@@ -15,8 +15,8 @@ export type SenderDeps = Pick<Shared, 'pool' | 'log' | 'now' | 'sealing'> & {
   readonly meters: MailMetrics
 }
 
-/** Less than the outbox's lease takes even if each mail runs into its time limits. */
-const mailsAtOnce = 8
+/** So that a slow answer to one mail keeps no other mail leased. */
+const mailsAtOnce = 1
 /** Pauses of one mail that the server will take later, such as by greylisting. */
 const pauses = { firstMs: 60_000, lastMs: 3_600_000 }
 const errorMax = 300
@@ -44,8 +44,18 @@ export function createSender({ pool, log, now, sealing, smtp, meters }: SenderDe
     // Sent by a process that died before it could delete the row.
     if (!mail) return { kind: 'delivered' }
     if (mail.expiresAt <= now()) return giveUp(mail, 'it could not be sent in time')
-    const letter = unpackLetter(sealing.unseal(mail.sealedLetter, store.placeOfLetter(id)))
+    const letter = openLetter(mail)
+    if (!letter) return giveUp(mail, 'its text cannot be read')
     return settle(mail, await smtp.send({ id, email: mail.email, letter }))
+  }
+
+  function openLetter({ id, sealedLetter }: store.WaitingMail): Letter | null {
+    try {
+      return unpackLetter(sealing.unseal(sealedLetter, store.placeOfLetter(id)))
+    } catch (error) {
+      log.error({ mailId: id, err: error }, 'a mail cannot be read')
+      return null
+    }
   }
 
   async function settle(mail: store.WaitingMail, result: SmtpResult): Promise<Delivery> {

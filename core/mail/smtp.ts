@@ -20,20 +20,27 @@ export interface SmtpMail {
 }
 
 const connectMs = 10_000
-const silenceMs = 20_000
+/**
+ * RFC 5321 section 4.5.3.2 gives servers minutes to answer. Shorter than the outbox's lease, so that
+ * no other core sends the mail meanwhile.
+ */
+const silenceMs = 240_000
 
 /** Sends mails to the server of the settings, each on a connection of its own. */
 export function createSmtp({
   server,
   from,
   publicUrl,
+  answerMs = silenceMs,
 }: {
   readonly server: Reloadable<SmtpServer | null>
   readonly from: () => Sender
   readonly publicUrl: string
+  /** For tests. */
+  readonly answerMs?: number | undefined
 }) {
   const { hostname } = new URL(publicUrl)
-  const transport = deriveLive(server, (settings) => settings && openTransport(settings))
+  const transport = deriveLive(server, (settings) => settings && openTransport(settings, answerMs))
 
   async function send({ id, email, letter }: SmtpMail): Promise<SmtpResult> {
     const opening = transport()
@@ -64,7 +71,10 @@ export function createSmtp({
 export type Smtp = ReturnType<typeof createSmtp>
 
 // Loaded on demand, which saves memory in a deployment without mail.
-async function openTransport({ host, port, isTls, requireTls, login }: SmtpServer) {
+async function openTransport(
+  { host, port, isTls, requireTls, login }: SmtpServer,
+  answerMs: number,
+) {
   const { createTransport } = await import('nodemailer')
   return createTransport({
     host,
@@ -75,15 +85,20 @@ async function openTransport({ host, port, isTls, requireTls, login }: SmtpServe
     connectionTimeout: connectMs,
     greetingTimeout: connectMs,
     dnsTimeout: connectMs,
-    socketTimeout: silenceMs,
+    socketTimeout: answerMs,
   })
 }
+
+/** The message of nodemailer if an answer takes too long. Connections and greetings have others. */
+const silence = 'Timeout'
 
 /** Answers to these commands are about one mail; others are about the server or its settings. */
 const mailCommands = new Set(['RCPT TO', 'DATA'])
 
 function toResult(error: unknown): SmtpResult {
   const why = error instanceof Error ? error.message : 'failed'
+  // The server was there and fell silent, perhaps over this mail, which it may have taken.
+  if (why === silence) return { kind: 'postponed', why: 'the server did not answer in time' }
   const code = memberOf(error, 'responseCode')
   const isOfMail = mailCommands.has(String(memberOf(error, 'command')))
   if (!isOfMail || typeof code !== 'number') return { kind: 'unavailable', why }

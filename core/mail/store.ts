@@ -26,7 +26,21 @@ export async function insertMail(db: Db, mail: NewMail): Promise<boolean> {
   return rowCount === 1
 }
 
-/** Counts the address's mails of these kinds since a time. */
+const limited = 'the address has had too many mails'
+
+/** Writes that a mail was not sent. Returns false if the mail of this cause was written before. */
+export async function insertLimited(
+  db: Db,
+  { id, kind, once, email, at }: Pick<NewMail, 'id' | 'kind' | 'once' | 'email' | 'at'>,
+): Promise<boolean> {
+  const { rowCount } = await db.query(sql`
+    insert into mails (id, kind, once, email, status, last_error, created_at, expires_at, ended_at)
+    values (${id}, ${kind}, ${once}, ${email}, 'failed', ${limited}, ${at}, ${at}, ${at})
+    on conflict (once) do nothing`)
+  return rowCount === 1
+}
+
+/** Counts the address's mails of these kinds since a time, without those that were never sent. */
 export async function countTo(
   db: Db,
   { email, kinds, since }: { email: string; kinds: readonly MailKind[]; since: Date },
@@ -35,7 +49,8 @@ export async function countTo(
     db,
     sql`
     select count(*)::int as count from mails
-    where email = ${email} and created_at > ${since} and kind = any(${kinds}::text[])`,
+    where email = ${email} and created_at > ${since} and kind = any(${kinds}::text[])
+      and last_error is distinct from ${limited}`,
   )
   return count
 }

@@ -76,4 +76,4 @@ ${hidden({ csrf_token: csrfToken, link_token: linkToken, email, return_to: retur
 <button>Connect and log in</button>
 </form>
 <a class="button quiet" href="/login">Do not connect</a>
-<p class="small">No password, or forgotten? The operator of this service can give you a link to set one.</p>`
+<p class="small">No password, or forgotten? <a href="/forgot-password">Set a new one</a>.</p>`

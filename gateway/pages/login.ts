@@ -86,7 +86,8 @@ export function loginPages(app: App, deps: PagesDeps): void {
   ): Promise<FastifyReply> {
     const [destination, delivery] = await Promise.all([
       findDestination(request, form.returnTo),
-      readMailDelivery(request),
+      // Only a link depends on it.
+      readMailDelivery(request).catch(() => 'none'),
     ])
     const csrfToken = formToken(request, reply, publicUrl)
     const email = form.email ?? destination.loginHint

@@ -1,3 +1,4 @@
+import { Code, ConnectError } from '@connectrpc/connect'
 import type { FastifyRequest } from 'fastify'
 import type { Mail } from '../../proto/gen/es/tollgate/mail/v1/mail_pb.ts'
 import type { App } from '../http/app.ts'
@@ -10,10 +11,12 @@ import { actAs, readVisitor, toLogin } from './visitor.ts'
  * know the call, sends none.
  */
 export async function readMailDelivery(request: FastifyRequest): Promise<string> {
-  const { delivery } = await request.core.mail
-    .getMailDelivery({})
-    .catch(() => ({ delivery: 'none' }))
-  return delivery
+  try {
+    return (await request.core.mail.getMailDelivery({})).delivery
+  } catch (error) {
+    if (ConnectError.from(error).code === Code.Unimplemented) return 'none'
+    throw error
+  }
 }
 
 const path = '/mail'

@@ -11,7 +11,7 @@ export interface TakenMail {
   readonly raw: string
 }
 
-/** Answers to commands instead of 250, by the start of the command. */
+/** Answers to commands instead of 250, by the start of the command. An empty one is silence. */
 export type SmtpFaults = Readonly<Partial<Record<'MAIL' | 'RCPT' | 'DATA' | 'AUTH', string>>>
 
 /** A mail server that keeps what it takes. It speaks the part of SMTP (RFC 5321) that clients need. */
@@ -41,7 +41,7 @@ export async function startSmtpServer({ login }: { login?: string } = {}) {
       const verb = line.slice(0, 4).toUpperCase()
       const fault = (faults as Record<string, string | undefined>)[verb]
       if (verb === 'EHLO') return void answer('250-localhost\r\n250 AUTH PLAIN')
-      if (fault !== undefined) return void answer(fault)
+      if (fault !== undefined) return void (fault !== '' && answer(fault))
       if (verb === 'AUTH') {
         isAdmitted = line === `AUTH PLAIN ${Buffer.from(`\0${login ?? ''}`).toString('base64')}`
         return void answer(isAdmitted ? '235 ok' : '535 wrong login')

@@ -33,10 +33,7 @@ export function createAccounts(deps: SessionsDeps) {
     const account = await authenticate(credential, { method: 'password', ...origin })
     return tx(pool, async (db) => {
       await confirm(db, account)
-      if (!credential.place.isKnown) {
-        const content = { kind: 'new_device', at: now() } as const
-        await mails.send(db, { email: account.email, content })
-      }
+      await warn(db, account, credential)
       return begin(db, account, { method: 'password', ...origin })
     })
   }
@@ -106,6 +103,8 @@ export function createAccounts(deps: SessionsDeps) {
       await store.updateAccount(db, next).catch((error: unknown) => {
         throw isUniqueViolation(error) ? takenAddress() : error
       })
+      // Links that were mailed to the address before must not set the password any more.
+      if (next.email !== account.email) await store.endResets(db, account.id, now())
       const { isPlatformAdmin } = next
       const details = { isPlatformAdmin, addressChanged: next.email !== account.email }
       const act = { account: account.id, actor: 'operator', action: 'account_changed', details }
@@ -129,8 +128,19 @@ export function createAccounts(deps: SessionsDeps) {
       await deleteInBatches((limit) => deleteBatch(pool, at, limit))
   }
 
+  /** Mails the account about a password login from a browser that is new for it. */
+  async function warn(
+    db: Db,
+    { email }: Pick<store.Account, 'email'>,
+    { place }: Pick<PasswordCredential, 'place'>,
+  ): Promise<void> {
+    if (place.isKnown) return
+    await mails.send(db, { email, content: { kind: 'new_device', at: now() } })
+  }
+
   return {
     ...sessions,
+    warn,
     hashInQueue,
     confirm,
     authenticate,

@@ -26,7 +26,7 @@ export interface ProviderIdentity {
 }
 
 type Deps = Shared & {
-  readonly accounts: Pick<Accounts, 'authenticate' | 'confirm' | 'begin'>
+  readonly accounts: Pick<Accounts, 'authenticate' | 'confirm' | 'warn' | 'begin'>
   readonly records: LoginRecords
   readonly allowedLogins: AllowedLogins
 }
@@ -169,6 +169,7 @@ export function createIdentities(deps: Deps) {
     refuseAdmin(account)
     return tx(pool, async (db) => {
       await accounts.confirm(db, account)
+      await accounts.warn(db, account, credential)
       const { issuer, subject } = pending
       const owner = await store.linkIdentity(db, { ...pending, at: now() })
       if (owner !== account.id)

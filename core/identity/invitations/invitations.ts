@@ -20,7 +20,10 @@ type Deps = Shared & {
   readonly mails: Pick<Mails, 'send'>
 }
 
-const lifetimeSeconds = 14 * 86_400
+const daySeconds = 86_400
+const lifetimeSeconds = 14 * daySeconds
+/** Further invitations of an app are not mailed, so that no app sends mails to strangers for long. */
+const mailedPerDay = 50
 const pendingMax = 100
 const membersMax = 100
 // Maximum number of invitations that a person sees at a time; the rest follow once these are
@@ -58,10 +61,12 @@ export function createInvitations({ pool, quota, mails, now }: Deps) {
       at,
       expiresAt: addSeconds(at, lifetimeSeconds),
     })
+    const isMailed =
+      (await store.countInvitedSince(db, app, addSeconds(at, -daySeconds))) < mailedPerDay
     await note(db, { app, actor }, { action: 'member_invited', details: { email, role } })
     const invitation = await store.findInvitation(db, { app, id, at })
     if (!invitation) throw new Error('an invitation that was just written cannot be found')
-    await mails.send(db, { email, content: contentOf(invitation) })
+    if (isMailed) await mails.send(db, { email, content: contentOf(invitation) })
     return invitation
   }
 

@@ -94,6 +94,18 @@ export async function countInvitations(db: Db, app: AppId, at: Date): Promise<nu
   return count
 }
 
+/** Counts the app's invitations since a time, withdrawn ones included. */
+export async function countInvitedSince(db: Db, app: AppId, since: Date): Promise<number> {
+  const { count } = await one<{ count: number }>(
+    db,
+    sql`
+    select count(*)::int as count
+    from audit_log
+    where app_id = ${app} and action = 'member_invited' and created_at > ${since}`,
+  )
+  return count
+}
+
 /** Deletes the app's invitation to the address, if there is one. */
 export async function deleteInvitationTo(db: Db, app: AppId, email: string): Promise<void> {
   await db.query(sql`delete from invitations where app_id = ${app} and email = ${email}`)

@@ -118,7 +118,8 @@ function Invitations({ invitations, canEdit, canOwn, onRemove }: InvitationsProp
     <section className="card" aria-labelledby="invitations">
       <h2 id="invitations">Invitations</h2>
       <p className="soft">
-        Tell them to open <code>{location.origin}/invitations</code>: no mail is sent.
+        They answer at <code>{location.origin}/invitations</code>. If this service sends mails, one
+        told them so.
       </p>
       <TableBox label="Table of invitations">
         <table>

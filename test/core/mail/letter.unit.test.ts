@@ -57,7 +57,10 @@ describe('a name that a tenant chose', () => {
   )
 
   it('is no link, and not endless', () => {
-    expect(quoteName('pay at https://evil.example')).toBe('pay at https: //evil.example')
+    expect(quoteName('pay at https://evil.example')).toBe('pay at https: //evil. example')
+    expect(quoteName('reset at www.evil.example/x')).toBe('reset at www. evil. example/x')
+    expect(quoteName('e-vil。example')).toBe('e-vil. example')
+    expect(quoteName('Video 2.0, Inc.')).toBe('Video 2.0, Inc.')
     expect(quoteName('a'.repeat(500))).toHaveLength(100)
   })
 })

@@ -127,6 +127,10 @@ describe('mails to owners', () => {
       headers: app.session,
     })
     expect(await waitFor('shared@example.com', 1)).toHaveLength(1)
-    expect(subjectsTo(email)).toEqual([])
+    const { rows } = await real.core.sql.query(
+      "select from mails where kind = 'secret_expiring' and email = $1",
+      [email],
+    )
+    expect(rows).toEqual([])
   })
 })
