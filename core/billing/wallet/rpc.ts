@@ -44,7 +44,8 @@ export function createWalletRpc({ pool, payers, wallets, docsUrl }: WalletRpcDep
           limit: request.limit,
           cursor: request.cursor,
         })
-        return { items: items.map(toTransaction), nextCursor, degraded: false }
+        const shown = caller.kind === 'self' ? items.map(withoutReason) : items
+        return { items: shown.map(toTransaction), nextCursor, degraded: false }
       },
     ),
   }
@@ -75,6 +76,10 @@ const toPlan = (plan: PayPerUsePlan): pb.PayPerUsePlan => {
     resolvedBehavior: resolveBehavior(plan),
   }
 }
+
+/** Operators wrote the reasons of corrections for the app's members. */
+const withoutReason = (transaction: Transaction): Transaction =>
+  transaction.type === 'adjustment' ? { ...transaction, description: 'Correction' } : transaction
 
 /** Deltas are differences of the rounded balances, so that they add up. */
 const toTransaction = (transaction: Transaction): pb.WalletTransaction => {

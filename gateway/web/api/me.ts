@@ -110,9 +110,14 @@ export const ownPayingQuery = (clientId: string) =>
     queryFn: () => unwrap(api.GET(`${appUrl}/billing`, { params: pathOf(clientId) })),
   })
 
-export const ownWalletQuery = (clientId: string) =>
+const arrivesMs = 60_000
+const rereadMs = 3_000
+
+/** With `since`, the time of a payment, it is read again for a minute, in which the credit arrives. */
+export const ownWalletQuery = (clientId: string, since: number | null = null) =>
   queryOptions({
     queryKey: keyOf(clientId, 'wallet'),
+    refetchInterval: () => since !== null && Date.now() < since + arrivesMs && rereadMs,
     queryFn: () => unwrap(api.GET(`${appUrl}/billing/wallet`, { params: pathOf(clientId) })),
   })
 
@@ -139,8 +144,14 @@ export const ownInvoicesQuery = (clientId: string) =>
     },
   })
 
-/** A page of the processor leads back to this view. */
-const leadBack = () => ({ successUrl: location.href, cancelUrl: location.href })
+/** A page of the processor leads back to this view, which then waits for the payment. */
+function leadBack() {
+  const back = new URL(location.href)
+  back.searchParams.delete('paid')
+  const paid = new URL(back)
+  paid.searchParams.set('paid', 'true')
+  return { successUrl: paid.href, cancelUrl: back.href }
+}
 
 /** Changes that lead to a page of the payment processor return its address. */
 export function useOwnPayments(clientId: string) {

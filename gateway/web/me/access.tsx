@@ -25,6 +25,9 @@ export const Access = ({ clientId }: { clientId: string }): ReactNode => (
   </>
 )
 
+/** The route lists no more. */
+const listedMax = 100
+
 function Logins({ clientId }: { clientId: string }): ReactNode {
   const logins = useQuery(ownLoginsQuery(clientId))
   const end = useEndOwnLogin(clientId)
@@ -36,7 +39,12 @@ function Logins({ clientId }: { clientId: string }): ReactNode {
       <Answer query={logins}>
         {(all) =>
           all.length > 0 ? (
-            <LoginTable logins={all} onEnd={setEnding} />
+            <>
+              <LoginTable logins={all} onEnd={setEnding} />
+              {all.length >= listedMax && (
+                <p className="soft">The newest {listedMax}. End some to see older ones.</p>
+              )}
+            </>
           ) : (
             <Empty>No program or device is logged in to this app as you.</Empty>
           )
@@ -48,7 +56,7 @@ function Logins({ clientId }: { clientId: string }): ReactNode {
           effect={
             <>
               <LoginName login={ending} /> is logged out, and its tokens are refused within seconds.
-              It can log in again only with your consent.
+              While you are logged in here, it can ask for a new login.
             </>
           }
           action="End the login"

@@ -1,4 +1,5 @@
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
+import { useSearch } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
 import type { Schemas } from '../api/client.ts'
 import {
@@ -45,11 +46,19 @@ export function Payments({ clientId }: AppProps): ReactNode {
 type Wallet = Schemas['Wallet']
 
 function Account({ clientId, canPay }: AppProps & { canPay: boolean }): ReactNode {
-  const wallet = useQuery(ownWalletQuery(clientId))
+  const { paid } = useSearch({ from: '/me/$ownAppId' })
+  const [since] = useState(() => (paid === true ? Date.now() : null))
+  const wallet = useQuery(ownWalletQuery(clientId, since))
   return (
     <Answer query={wallet} rows={6}>
       {(data) => (
         <section className="card" aria-labelledby="account">
+          {since !== null && (
+            <p className="notice" role="status">
+              Thank you. The payment shows here as soon as the processor has reported it, usually
+              within a minute.
+            </p>
+          )}
           <h2 id="account">{data.billingState.explain.headline}</h2>
           <p>{data.billingState.explain.detail}</p>
           <Figures wallet={data} />

@@ -9,6 +9,8 @@ export interface MySearch {
   readonly part?: Part
   /** A UTC month such as `2026-03`. */
   readonly month?: string
+  /** The processor's page leads back with it after a payment. */
+  readonly paid?: true
 }
 
 export function parseMySearch(search: Record<string, unknown>): MySearch {
@@ -17,5 +19,6 @@ export function parseMySearch(search: Record<string, unknown>): MySearch {
   return {
     ...(part && part !== 'usage' && { part }),
     ...(month !== undefined && /^\d{4}-(0[1-9]|1[0-2])$/.test(month) && { month }),
+    ...(search['paid'] === true && { paid: true }),
   }
 }

@@ -266,6 +266,15 @@ describe('the money of a person', () => {
     expect(list((await at('/billing/wallet/transactions'))['items'])).toMatchObject([
       { type: 'credit_granted' },
     ])
+    await console.as(shop.basic).upsertUser({ clientId: shop.clientId, externalUserId: 'bob' })
+    const correction = { clientId: shop.clientId, amountUsdMicros: '10', author: 'ops' }
+    for (const externalUserId of ['bob', own])
+      await console.as().createAdjustment({ ...correction, externalUserId, reason: 'a secret' })
+    // Neither the correction of another user nor the operator's words.
+    expect(list((await at('/billing/wallet/transactions'))['items'])).toMatchObject([
+      { type: 'adjustment', description: 'Correction' },
+      { type: 'credit_granted' },
+    ])
     expect(await at('/billing/invoices')).toMatchObject({ items: [], totalCount: 0 })
     const topUp = { method: 'POST', path: '/billing/wallet/top-up', json: { amountUsd: '5.00' } }
     // The app has connected no account of its own.
