@@ -44,8 +44,8 @@ export function createWalletRpc({ pool, payers, wallets, docsUrl }: WalletRpcDep
           limit: request.limit,
           cursor: request.cursor,
         })
-        const shown = caller.kind === 'self' ? items.map(withoutReason) : items
-        return { items: shown.map(toTransaction), nextCursor, degraded: false }
+        const transactions = caller.kind === 'self' ? items.map(withoutReason) : items
+        return { items: transactions.map(toTransaction), nextCursor, degraded: false }
       },
     ),
   }
