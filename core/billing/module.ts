@@ -178,7 +178,7 @@ export function createBillingModule(
       orders: paying.planOrders,
       recomputeInvoices: paying.recomputeInvoices,
       minimumCharge,
-      reconcileProcessor: reconciling.reconcile,
+      processorReconciliation: reconciling.reconciliation,
     },
     services: [
       grpcService(BillingServiceService, createBillingRpc({ ...shared, ...parts }).billingService),

@@ -31,7 +31,7 @@ export interface BooksOthers {
   readonly recomputeInvoices: RecomputeInvoices
   readonly minimumCharge: UsdAttos
   readonly backend: CheckParts['backend']
-  readonly reconcileProcessor: CheckParts['reconcileProcessor']
+  readonly processorReconciliation: CheckParts['processorReconciliation']
 }
 
 /**

@@ -47,7 +47,7 @@ export interface BooksDeps extends Pick<
   readonly listMoves: ListMoves
   readonly prices: PriceReads
   readonly backend: CheckParts['backend']
-  readonly reconcileProcessor: CheckParts['reconcileProcessor']
+  readonly processorReconciliation: CheckParts['processorReconciliation']
 }
 
 const archivePauseMs = 3_600_000

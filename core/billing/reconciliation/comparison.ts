@@ -43,26 +43,34 @@ export function createComparison({ pool, processor, settleCharge, log, now }: Co
     return page.after
   }
 
-  /** Compares the payments with movements in a window. Returns the new differences. */
-  const compareWindow = (place: Place, window: Window): Promise<StoredDifference[]> =>
-    comparePages(place, (after) =>
+  /**
+   * Compares the payments with movements in a window. Returns the new differences. Ends early, with
+   * payments left, when `signal` aborts.
+   */
+  const compareWindow = (
+    place: Place,
+    window: Window,
+    signal?: AbortSignal,
+  ): Promise<StoredDifference[]> =>
+    comparePages(place, signal, (after) =>
       store.listPayments(pool, place, { ...window, after, limit: casesAtOnce }),
     )
 
   /** Compares payments with open differences again, so that what agrees by now is resolved. */
-  const compareOpen = (place: Place): Promise<StoredDifference[]> =>
-    comparePages(place, (after) =>
+  const compareOpen = (place: Place, signal?: AbortSignal): Promise<StoredDifference[]> =>
+    comparePages(place, signal, (after) =>
       differenceStore.listOpenPayments(pool, place, { after, limit: casesAtOnce }),
     )
 
   async function comparePages(
     place: Place,
+    signal: AbortSignal | undefined,
     listIds: (after: string) => Promise<string[]>,
   ): Promise<StoredDifference[]> {
     const newDifferences: StoredDifference[] = []
     for (let ids = await listIds(''); ids.length > 0; ids = await listIds(ids.at(-1) ?? '')) {
       newDifferences.push(...(await compare(place, ids)))
-      if (ids.length < casesAtOnce) break
+      if (ids.length < casesAtOnce || signal?.aborted) break
     }
     return newDifferences
   }

@@ -29,7 +29,7 @@ export function createReconciliationPart(
       : createWorker({ ...shared, processor, reconciliation })
   const { processorReconciliationService } = createReconciliationRpc({ ...shared, reconciliation })
   return {
-    reconcile: reconciliation?.reconcile ?? null,
+    reconciliation,
     services: [grpcService(ProcessorReconciliationServiceService, processorReconciliationService)],
     start: () => worker?.start(),
     stop: async () => worker?.stop(),

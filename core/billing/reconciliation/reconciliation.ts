@@ -1,9 +1,10 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, addSeconds, parseUtcDay } from '../../lib/time.ts'
+import type { Cursor } from '../../shared/cursor.ts'
 import type { PaymentProcessor, ProcessorAccount } from '../processor/port.ts'
 import type { Comparison } from './comparison.ts'
-import type { StoredDifference } from './difference-store.ts'
+import { type StoredDifference, listDifferences } from './difference-store.ts'
 import { type MovementSum, type Window, sumMovements } from './movement-store.ts'
 import * as store from './progress-store.ts'
 import type { Place, Progress } from './progress-store.ts'
@@ -40,6 +41,7 @@ const daySeconds = 86_400
 const claimSeconds = 600
 const daysMax = 92
 const placesAtOnce = 100
+const differencesAtOnce = 200
 
 /**
  * Compares the processor's movements with our payments, account by account (docs/payments.md).
@@ -52,36 +54,39 @@ export function createReconciliation({ pool, processor, comparison, now }: Recon
 
   /**
    * Compares an account from where it was compared last to an hour ago, a day at a time. Reads at
-   * most `pagesMax` pages. Returns whether it is done.
+   * most `pagesMax` pages, and ends early when `signal` aborts. Returns whether it is done.
    */
   async function advance(
     progress: Progress,
     pagesMax: number,
+    signal?: AbortSignal,
   ): Promise<{ readonly isDone: boolean; readonly newDifferences: readonly StoredDifference[] }> {
-    const newDifferences = await comparison.compareOpen(progress)
+    const newDifferences = await comparison.compareOpen(progress, signal)
     const end = await findEnd(progress)
-    const pages = { left: pagesMax }
+    const pages = { left: pagesMax, signal }
     let current = progress
     while (current.windowTo !== null || current.through < end) {
       const to = current.windowTo ?? earlier(addSeconds(current.through, daySeconds), end)
       if (!(await recordWindow(current, to, pages))) return { isDone: false, newDifferences }
       newDifferences.push(
-        ...(await comparison.compareWindow(current, { from: current.through, to })),
+        ...(await comparison.compareWindow(current, { from: current.through, to }, signal)),
       )
+      // Payments of the window may be left.
+      if (signal?.aborted) return { isDone: false, newDifferences }
       await store.saveThrough(pool, current, to)
       current = { ...current, through: to, windowTo: null, pageAfter: null }
     }
     return { isDone: true, newDifferences }
   }
 
-  /** Records the pages of a window that are left. Returns false if `pages` was used up before. */
+  /** Records the pages of a window that are left. Returns false if `pages` ended before. */
   async function recordWindow(
     { pageAfter, ...place }: Progress,
     to: Date,
-    pages: { left: number },
+    pages: { left: number; readonly signal: AbortSignal | undefined },
   ): Promise<boolean> {
     const window = { from: place.through, to }
-    for (let after = pageAfter; pages.left > 0; pages.left--) {
+    for (let after = pageAfter; pages.left > 0 && !pages.signal?.aborted; pages.left--) {
       after = await comparison.recordPage(place, window, after)
       if (after === null) return true
       const dueAt = addSeconds(now(), claimSeconds)
@@ -100,7 +105,8 @@ export function createReconciliation({ pool, processor, comparison, now }: Recon
 
   /**
    * Compares every account, the platform's own first: since the last comparison, or a range of
-   * days again; `isRecent` includes the last hour. A failing account does not stop the others.
+   * days again; `isRecent` includes the last hour. A failing account does not stop the others. An
+   * account that was not compared to its end when `signal` aborts is not returned.
    */
   async function* reconcile(
     { range, isRecent }: ReconcileRequest,
@@ -114,7 +120,9 @@ export function createReconciliation({ pool, processor, comparison, now }: Recon
       })
       for (const place of page) {
         if (signal.aborted) return
-        yield await reconcilePlace(place, { range, isRecent })
+        const reconciled = await reconcilePlace(place, { range, isRecent }, signal)
+        if (signal.aborted) return
+        yield reconciled
       }
       after = page.at(-1)?.at ?? null
       if (page.length < placesAtOnce) return
@@ -124,6 +132,7 @@ export function createReconciliation({ pool, processor, comparison, now }: Recon
   async function reconcilePlace(
     place: Progress,
     { range, isRecent }: ReconcileRequest,
+    signal: AbortSignal,
   ): Promise<ReconciledPlace> {
     const end = isRecent ? now() : await findEnd(place)
     const window = range
@@ -132,8 +141,8 @@ export function createReconciliation({ pool, processor, comparison, now }: Recon
     try {
       const newDifferences =
         range || isRecent
-          ? await repeat(place, window)
-          : (await advance(place, Number.POSITIVE_INFINITY)).newDifferences
+          ? await repeat(place, window, signal)
+          : (await advance(place, Number.POSITIVE_INFINITY, signal)).newDifferences
       const sums = await sumMovements(pool, place, window)
       return { place, window, sums, newDifferences, failure: null }
     } catch (error) {
@@ -142,15 +151,31 @@ export function createReconciliation({ pool, processor, comparison, now }: Recon
     }
   }
 
-  async function repeat(place: Place, window: Window): Promise<StoredDifference[]> {
+  async function repeat(
+    place: Place,
+    window: Window,
+    signal: AbortSignal,
+  ): Promise<StoredDifference[]> {
     if (window.from >= window.to) return []
     let after: string | null = null
     do after = await comparison.recordPage(place, window, after)
-    while (after !== null)
-    return comparison.compareWindow(place, window)
+    while (after !== null && !signal.aborted)
+    return signal.aborted ? [] : comparison.compareWindow(place, window, signal)
   }
 
-  return { insertPlaces, advance, reconcile }
+  /** Lists all open differences, newest first. */
+  async function* openDifferences(): AsyncGenerator<StoredDifference> {
+    for (let after: Cursor | null = null; ;) {
+      const limit = differencesAtOnce
+      const page: StoredDifference[] = await listDifferences(pool, { open: true, after, limit })
+      yield* page
+      const last = page.at(-1)
+      if (last === undefined || page.length < limit) return
+      after = { createdAt: last.foundAt, id: last.id }
+    }
+  }
+
+  return { insertPlaces, advance, reconcile, openDifferences }
 }
 
 export type Reconciliation = ReturnType<typeof createReconciliation>

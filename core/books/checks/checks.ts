@@ -84,7 +84,8 @@ export function createChecks({ pool, now, log, checks }: ChecksDeps) {
     const { summary, failure } = await settle(run.name, () => checks[run.name].run(report, signal))
     clearInterval(beat)
     const stopped = signal.aborted ? stopReason() : null
-    const outcome = { summary, findings, total: state.total, failure: failure ?? stopped }
+    // A run that is stopped may fail for that: the failure would hide the reason.
+    const outcome = { summary, findings, total: state.total, failure: stopped ?? failure }
     await store.saveOutcome(pool, run, { outcome, at: now() })
   }
 

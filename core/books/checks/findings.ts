@@ -33,23 +33,17 @@ export function describeUserDay(
 /** Formats a float of USD micros as dollars, without an exponent. */
 const toDollars = (micros: number): string => (micros / 1e6).toFixed(12).replace(/\.?0+$/, '')
 
-/** An account of the payment processor that could not be read, or a new difference, in words. */
-export function describePlace({ place, newDifferences, failure }: ReconciledPlace): Finding[] {
-  const account = `The ${place.at.plane} account ${place.at.account ?? 'of the platform'}`
-  return [
-    ...(failure === null
-      ? []
-      : [{ clientId: null, text: `${account} was not compared: ${failure}` }]),
-    ...newDifferences.map((difference) => ({
-      clientId: null,
-      text: `${account}: ${describeDifference(difference)}`,
-    })),
-  ]
-}
+/** An account of the payment processor in words. */
+export const describeAccount = ({ plane, account }: ReconciledPlace['place']['at']): string =>
+  `${plane} account ${account ?? 'of the platform'}`
 
-function describeDifference(difference: ReconciledPlace['newDifferences'][number]): string {
-  const { subject, problem, processorPaymentId, ours, theirs, currency } = difference
+/** An open difference between the payment processor and our payments, in words. */
+export function describePayment(difference: ReconciledPlace['newDifferences'][number]): Finding {
+  const { at, subject, problem, processorPaymentId, ours, theirs, currency } = difference
   const amount = (value: bigint | null): string =>
     value === null ? 'nothing' : `${value} (smallest units of ${currency})`
-  return `${subject} ${processorPaymentId} differs (${problem}): ${amount(ours)} here, ${amount(theirs)} at the processor.`
+  return {
+    clientId: null,
+    text: `The ${describeAccount(at)}: ${subject} ${processorPaymentId} differs (${problem}): ${amount(ours)} here, ${amount(theirs)} at the processor.`,
+  }
 }

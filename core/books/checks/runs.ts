@@ -4,7 +4,7 @@ import type { Reconciliation as MeteringReconciliation } from '../../metering/ba
 import type { Now } from '../../lib/time.ts'
 import type { Verify } from '../verify/verify.ts'
 import type { Check } from './checks.ts'
-import { describeBooks, describePlace, describeUserDay } from './findings.ts'
+import { describeAccount, describeBooks, describePayment, describeUserDay } from './findings.ts'
 import type { CheckName } from './store.ts'
 
 export interface CheckParts {
@@ -15,7 +15,10 @@ export interface CheckParts {
     readonly comparison: Pick<MeteringReconciliation, 'compare'> | undefined
   }
   /** Null without a payment processor. */
-  readonly reconcileProcessor: ProcessorReconciliation['reconcile'] | null
+  readonly processorReconciliation: Pick<
+    ProcessorReconciliation,
+    'reconcile' | 'openDifferences'
+  > | null
 }
 
 const dayMs = 86_400_000
@@ -82,21 +85,36 @@ function checkMetering({ backend: { comparison }, now }: CheckParts): Check {
   }
 }
 
-function checkProcessor({ reconcileProcessor }: CheckParts): Check {
+function checkProcessor({ processorReconciliation }: CheckParts): Check {
   const requireProcessor = () => {
-    if (reconcileProcessor !== null) return reconcileProcessor
+    if (processorReconciliation !== null) return processorReconciliation
     throw new DomainError('PROCESSOR_NOT_CONFIGURED', 'this deployment has no payment processor')
   }
   return {
     requireConfigured: () => void requireProcessor(),
     run: async (report, signal) => {
+      const { reconcile, openDifferences } = requireProcessor()
+      const failures: string[] = []
       let accounts = 0
-      for await (const place of requireProcessor()({ range: null, isRecent: false }, signal)) {
-        accounts += 1
-        report.progress(`${accounts} ${accounts === 1 ? 'account' : 'accounts'} compared`)
-        for (const finding of describePlace(place)) report.addFinding(finding)
+      const compared = (): string =>
+        `${accounts} ${accounts === 1 ? 'account' : 'accounts'} compared`
+      for await (const { place, failure } of reconcile({ range: null, isRecent: false }, signal)) {
+        if (failure === null) accounts += 1
+        else failures.push(`the ${describeAccount(place.at)} was not compared: ${failure}`)
+        report.progress(compared())
       }
-      return `${accounts} ${accounts === 1 ? 'account' : 'accounts'} compared, up to an hour ago.`
+      // Also those that earlier comparisons found.
+      for await (const difference of openDifferences())
+        report.addFinding(describePayment(difference))
+      requireAll(failures, compared())
+      return `${compared()}, up to an hour ago.`
     },
   }
+}
+
+/** Throws the first failure, if any: then the check has not seen everything. */
+function requireAll([first, ...others]: readonly string[], compared: string): void {
+  if (first === undefined) return
+  const more = others.length === 0 ? '' : `, and ${others.length} more were not`
+  throw new DomainError('PROCESSOR_UNREACHABLE', `${first}${more}; ${compared}`)
 }

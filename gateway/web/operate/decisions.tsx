@@ -131,6 +131,7 @@ function Discard({ discard }: Pick<Decided, 'discard'>): ReactNode {
         className="row"
         onSubmit={(event) => {
           event.preventDefault()
+          if (discard.isError) discard.reset()
           setIsAsked(true)
         }}
       >

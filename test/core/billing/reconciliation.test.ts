@@ -9,6 +9,9 @@ import {
   claimPlaces,
   comparedThrough,
 } from '../../../core/billing/reconciliation/progress-store.ts'
+import { createComparison } from '../../../core/billing/reconciliation/comparison.ts'
+import { createReconciliation } from '../../../core/billing/reconciliation/reconciliation.ts'
+import { silentLog } from '../../../core/lib/log.ts'
 import { createStripeProcessor } from '../../../core/billing/processor/stripe/adapter.ts'
 import { type CoreClient, connectCore } from '../../../deploy/cli/client.ts'
 import type {
@@ -434,6 +437,43 @@ describe('reconcile with the processor', () => {
     expect(claimed).toEqual([])
     await core.sql.query(`delete from processor_reconciliations where account_id = 'acct_old'`)
     expect(await metric(age)).toBe(before)
+  })
+
+  it('stops between two pages of an account when it is aborted, and continues there', async () => {
+    const stopping = new AbortController()
+    const asked: (string | null)[] = []
+    const endless = {
+      ...processor,
+      kind: 'simulated' as const,
+      planes: ['live'] as const,
+      listMovements: async (
+        _at: ProcessorAccount,
+        { after }: { readonly after: string | null },
+      ) => {
+        asked.push(after)
+        if (asked.length === 3) stopping.abort()
+        return { movements: [], after: asked.length < 5 ? `txn_${asked.length}` : null }
+      },
+    }
+    const parts = { pool: core.sql, log: silentLog(), now: () => core.clock.now() }
+    const comparison = createComparison({
+      ...parts,
+      processor: endless,
+      settleCharge: async () => {},
+    })
+    const own = createReconciliation({ ...parts, processor: endless, comparison })
+    const compare = async (signal: AbortSignal) => {
+      const places = []
+      for await (const place of own.reconcile({ range: null, isRecent: false }, signal))
+        places.push(place)
+      return places
+    }
+    await own.insertPlaces()
+    core.clock.advance(3 * hourMs)
+    expect(await compare(stopping.signal)).toEqual([])
+    expect(asked).toEqual([null, 'txn_1', 'txn_2'])
+    expect(await compare(new AbortController().signal)).toHaveLength(1)
+    expect(asked.slice(3, 5)).toEqual(['txn_3', 'txn_4'])
   })
 
   it('runs by itself when an account is due', async () => {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { startStripe } from '../../../fakes/stripe/stripe.ts'
 import { until } from '../../../core/support.ts'
 import { type Person, logIn } from '../../../support/web/people.ts'
 import { type Console, startConsole } from '../../console.ts'
@@ -16,11 +17,16 @@ const url = '/api/v1/internal/operate/checks'
 interface Check {
   readonly name: string
   readonly configured: boolean
-  readonly last?: { readonly state: string; readonly findings: object[] }
+  readonly last?: {
+    readonly state: string
+    readonly failure?: string
+    readonly findingCount: number
+    readonly findings: object[]
+  }
 }
 
-async function list(): Promise<Map<string, Check>> {
-  const answer = await console.send('GET', url, { person: admin })
+async function list(at = console, person = admin): Promise<Map<string, Check>> {
+  const answer = await at.send('GET', url, { person })
   expect(answer.status).toBe(200)
   const { checks }: { checks: Check[] } = JSON.parse(await answer.text())
   return new Map(checks.map((check) => [check.name, check]))
@@ -89,4 +95,47 @@ describe('a check, for platform admins', () => {
     expect((await start('books')).status).toBe(202)
     await until(async () => (await booksRun())?.state === 'ended')
   })
+})
+
+describe('the check of the payment processor', () => {
+  it('shows open differences at each run, and fails if an account was not compared', async () => {
+    const stripe = await startStripe({ now: () => paid.clock.now() })
+    const paid = await startConsole({ env: stripe.env })
+    try {
+      const person = await logIn(paid, { isPlatformAdmin: true })
+      const run = async () => {
+        const started = await paid.send('POST', `${url}/processor/start`, { person, json: {} })
+        expect(started.status).toBe(202)
+        const last = async () => (await list(paid, person)).get('processor')?.last
+        await until(async () => (await last())?.state === 'ended')
+        return last()
+      }
+      expect(await run()).toMatchObject({ findingCount: 0 })
+      await paid.sql.query(
+        `insert into processor_differences (id, processor, plane, account_id, subject, problem, processor_payment_id, theirs, currency, found_at)
+         select gen_random_uuid(), 'stripe', 'live', 'acct_1', 'payment', 'missing_here', 'pi_' || n, 1234, 'usd', $1
+         from generate_series(1, 201) n`,
+        [paid.clock.now()],
+      )
+      const text = expect.stringMatching(
+        /^The live account acct_1: payment pi_\d+ differs \(missing_here\): nothing here, 1234 /,
+      )
+      const found = await run()
+      expect(found).toMatchObject({ findingCount: 201 })
+      expect(found?.failure).toBeUndefined()
+      expect(found?.findings[0]).toMatchObject({ text })
+      expect(await run()).toMatchObject({ findingCount: 201 })
+      paid.clock.advance(7_200_000)
+      stripe.faults = () => ({ kind: 'refuse', status: 429 })
+      expect(await run()).toMatchObject({
+        findingCount: 201,
+        failure: expect.stringMatching(
+          /^the live account of the platform was not compared: .*; 0 accounts compared$/,
+        ),
+      })
+    } finally {
+      await paid.stop()
+      await stripe.stop()
+    }
+  }, 60_000)
 })
