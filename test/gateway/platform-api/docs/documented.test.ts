@@ -129,7 +129,7 @@ describe('every route', () => {
         unauthorized.has(`${method} ${path}`) ? [`${method} ${path}`] : [],
       ),
     )
-  }, 120_000)
+  }, 300_000)
 
   it('accepts an absent body only if it is documented as optional', async () => {
     const fresh = await real.newApp('bodies')
@@ -187,7 +187,7 @@ describe('every route', () => {
     }
     expect([...statuses]).toEqual(expect.arrayContaining([400, 415]))
     expect(statuses).not.toContain(500)
-  }, 120_000)
+  }, 300_000)
 
   it(`answers random input only as documented (TEST_SEED=${testSeed})`, async () => {
     const chosen = fc
@@ -232,5 +232,5 @@ describe('every route', () => {
       { seed: testSeed, numRuns: 600 },
     )
     expect(statuses).not.toContain(500)
-  }, 120_000)
+  }, 300_000)
 })
