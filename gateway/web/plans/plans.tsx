@@ -156,7 +156,7 @@ const PlanName = ({ clientId, plan }: { clientId: string; plan: Plan }): ReactNo
         <Link
           to="/$clientId/plans/$planId/versions"
           params={{ clientId, planId: plan.id }}
-          aria-label={`Versions of ${plan.name}`}
+          aria-label={`version ${plan.version} of ${plan.name}`}
         >
           version {plan.version}
         </Link>

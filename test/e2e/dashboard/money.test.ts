@@ -48,7 +48,7 @@ describe.runIf(executablePath)('money in the dashboard', () => {
         return account(page, 'Prepaid credit')
       })
       .toBe('$25.00')
-    const row = page.getByRole('row', { name: /credit purchased/ })
+    const row = page.getByRole('row', { name: /credit bought/ })
     expect(await row.innerText()).toContain('$25.00')
   })
 
