@@ -154,8 +154,12 @@ describe('every route', () => {
       )
       if (refusals.includes(true) !== isBodyRequired) wrong.push(`${method} ${path}`)
     }
-    // An app without a test clock is refused before its body.
-    expect(wrong).toEqual(['POST /api/v1/apps/{clientId}/test-clock'])
+    // An app without a test clock, and a person who is no user of the app, are refused before the
+    // body.
+    expect(wrong).toEqual([
+      'POST /api/v1/apps/{clientId}/test-clock',
+      'POST /api/v1/internal/me/apps/{clientId}/billing/wallet/top-up',
+    ])
   })
 
   it('answers invalid bodies only as documented', async () => {
