@@ -1,9 +1,9 @@
-import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query'
+import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
 import { type Schemas, api, unwrap } from './client.ts'
 import { readTransactions } from './money.ts'
 
 const listSize = '50'
-/** Who asks for more gets more at once. */
+/** Who asks for more users gets more at once. */
 const furtherSize = '500'
 export const decisionsMax = 100
 
@@ -22,13 +22,18 @@ export interface UserFilter {
 const nextCursor = (page: { nextCursor?: string }): string | undefined => page.nextCursor
 const withCursor = (cursor: string) => (cursor === '' ? {} : { cursor })
 
-/** Users by status and beginning. While others load, those of the filter before stay. */
+const keepOfApp =
+  (clientId: string) =>
+  <Data>(before: Data | undefined, query?: { queryKey: readonly unknown[] }): Data | undefined =>
+    query?.queryKey[1] === clientId ? before : undefined
+
+/** Users by status and beginning. While others load, those of the app by the filter before stay. */
 export const usersQuery = (clientId: string, { status, user }: UserFilter) =>
   infiniteQueryOptions({
     queryKey: ['users', clientId, { status, user }],
     initialPageParam: '',
     getNextPageParam: nextCursor,
-    placeholderData: keepPreviousData,
+    placeholderData: keepOfApp(clientId),
     queryFn: ({ pageParam: cursor, signal }) => {
       const query = {
         limit: cursor === '' ? listSize : furtherSize,
@@ -124,7 +129,8 @@ function readHistory(
     groupBy,
     startDate: `${month}-01`,
     endDate: lastDay(month),
-    limit: cursor === '' ? listSize : furtherSize,
+    // The most that the route allows.
+    limit: listSize,
     ...withCursor(cursor),
   }
   return unwrap(

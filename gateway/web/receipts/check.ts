@@ -12,6 +12,8 @@ export interface Check {
   readonly name: string
   /** Null if the data for the check is missing. */
   readonly isRight: boolean | null
+  /** True if nobody may call the receipt right without this check. */
+  readonly isNeeded?: true
   readonly text: string
 }
 
@@ -19,17 +21,26 @@ export interface Trusted {
   readonly keys: readonly Key[]
   /** Null accepts every issuer that the keys belong to. */
   readonly issuer: string | null
-  /** Returns the root that the service lists for an app's day; null if it lists none. */
+  /**
+   * Returns the root that the service lists for an app's day; null if it lists none. Rejects with
+   * the `status` of a refusal.
+   */
   readonly findRoot: (clientId: string, day: string) => Promise<string | null>
 }
 
 export interface Verdict {
   readonly checks: readonly Check[]
-  /** What the receipt says. Null if its signature is wrong, because then nothing of it is proven. */
+  /** What the receipt says. Null without a right signature, because then nothing of it is proven. */
   readonly claims: JsonObject | null
 }
 
-/** Runs all checks in order. Stops after a bad signature, because the content is then unproven. */
+/** What all checks together mean; `open` if one that is needed could not be made. */
+export function judge(checks: readonly Check[]): 'right' | 'wrong' | 'open' {
+  if (checks.some(({ isRight }) => isRight === false)) return 'wrong'
+  return checks.some(({ isRight, isNeeded }) => isRight === null && isNeeded) ? 'open' : 'right'
+}
+
+/** Runs all checks in order. Stops without a right signature, because the content is then unproven. */
 export async function checkReceipt(document: ReceiptDocument, trusted: Trusted): Promise<Verdict> {
   const receipt = await openStatement('receipt', document.receipt, trusted)
   const { claims } = receipt
@@ -44,7 +55,7 @@ export async function checkReceipt(document: ReceiptDocument, trusted: Trusted):
 
 interface Statement {
   readonly check: Check
-  /** Null when the signature is invalid. */
+  /** Null without a right signature. */
   readonly claims: JsonObject | null
 }
 
@@ -65,7 +76,7 @@ async function openStatement(
       return refuse(`Its type is ${String(typ)}, not ${statementTypes[kind]}.`)
     if ('crit' in header || 'b64' in header) return refuse('Its header names an extension.')
     const jwk = keys.find((key) => key.kid === kid)
-    if (!jwk) return refuse(`Its key ${String(kid)} is not among the ${keys.length} trusted keys.`)
+    if (!jwk) return { check: { name, ...withoutKey(String(kid), keys) }, claims: null }
     const key = await importJWK(jwk, alg)
     const { payload } = await compactVerify(jws, key, { algorithms: ['RS256', 'ES256'] })
     const claims = parseObject(new TextDecoder().decode(payload))
@@ -77,6 +88,14 @@ async function openStatement(
     return refuse(`${error instanceof Error ? error.message : 'It is not a signed statement'}.`)
   }
 }
+
+// Retired keys leave the published set long before the receipts that they signed lose their use.
+const withoutKey = (kid: string, { length }: readonly Key[]) =>
+  ({
+    isRight: null,
+    isNeeded: true,
+    text: `Its key ${kid} is not among the ${length} trusted keys: it is no longer published, or foreign. Paste the keys that you kept.`,
+  }) as const
 
 const sumNames: Readonly<Record<string, string>> = {
   'network cost': 'Network cost',
@@ -177,7 +196,16 @@ async function checkInclusion({ proof, receipt, day }: Proved, name: string): Pr
 /** Checks that the service shows everybody this root of the day. */
 async function checkListed({ day }: Proved, root: string, trusted: Trusted): Promise<Check> {
   const name = 'Root that the service lists'
-  const listed = await trusted.findRoot(String(day['clientId']), String(day['day']))
+  let listed: string | null
+  try {
+    listed = await trusted.findRoot(String(day['clientId']), String(day['day']))
+  } catch (error) {
+    if (!isHidden(error)) {
+      const text = `The list could not be read: ${error instanceof Error ? error.message : String(error)}`
+      return { name, isRight: null, isNeeded: true, text }
+    }
+    listed = null
+  }
   if (listed === null)
     return { name, isRight: null, text: 'The service lists no root of this app and day to you.' }
   const isRight = listed === root
@@ -189,3 +217,7 @@ async function checkListed({ day }: Proved, root: string, trusted: Trusted): Pro
       : 'The service lists another root for this day.',
   }
 }
+
+// Roots of other apps are refused like those of unknown ones.
+const isHidden = (error: unknown): boolean =>
+  isObject(error) && (error['status'] === 403 || error['status'] === 404)

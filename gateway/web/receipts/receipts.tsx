@@ -97,7 +97,10 @@ function Verification({ fetched }: { fetched: string }): ReactNode {
       <section className="card" aria-labelledby="checks">
         <h2 id="checks">Checks</h2>
         {text.trim() === '' ? (
-          <Empty>Paste a receipt, or get one by its ticket. Nothing is sent anywhere.</Empty>
+          <Empty>
+            Paste a receipt, or get one by its ticket. A receipt is not sent anywhere: the page only
+            asks the service for its keys and for the root of the day.
+          </Empty>
         ) : (
           <Checks text={text} kept={kept.trim()} />
         )}
@@ -121,7 +124,7 @@ function Checks({ text, kept }: { text: string; kept: string }): ReactNode {
       return checkReceipt(readReceipt(text), {
         keys: readKeys(kept === '' ? (published?.keys ?? '') : kept),
         issuer: kept === '' ? (published?.issuer ?? null) : null,
-        findRoot: (clientId, day) => findRoot(clientId, day).catch(() => null),
+        findRoot,
       })
     },
   })

@@ -3,19 +3,26 @@ import { isObject, readText } from '../../../core/lib/json.ts'
 import { Instant } from '../ui/instant.tsx'
 import { Name } from '../ui/name.tsx'
 import { TableBox } from '../ui/table-box.tsx'
-import type { Check, Verdict } from './check.ts'
+import { type Check, type Verdict, judge } from './check.ts'
 
 /** What all checks together mean, each check, and what the receipt says. */
 export const Result = ({ checks, claims }: Verdict): ReactNode => {
-  const wrong = checks.filter(({ isRight }) => isRight === false)
+  const verdict = judge(checks)
   return (
     <>
-      {wrong.length > 0 ? (
+      {verdict === 'wrong' && (
         <p className="problem" role="status">
-          This receipt is wrong. Do not trust it. Failed: {wrong.map(({ name }) => name).join(', ')}
-          .
+          This receipt is wrong. Do not trust it. Failed:{' '}
+          {namesOf(checks, ({ isRight }) => isRight === false)}.
         </p>
-      ) : (
+      )}
+      {verdict === 'open' && (
+        <p className="notice" role="status">
+          This receipt could not be checked, so it is neither right nor wrong. Open:{' '}
+          {namesOf(checks, ({ isNeeded }) => isNeeded === true)}.
+        </p>
+      )}
+      {verdict === 'right' && (
         <p role="status">
           <strong>This receipt is right.</strong>
           {checks.some(({ isRight }) => isRight === null) &&
@@ -23,10 +30,16 @@ export const Result = ({ checks, claims }: Verdict): ReactNode => {
         </p>
       )}
       <CheckTable checks={checks} />
-      {wrong.length === 0 && claims && <Ticket claims={claims} />}
+      {verdict === 'right' && claims && <Ticket claims={claims} />}
     </>
   )
 }
+
+const namesOf = (checks: readonly Check[], isMeant: (check: Check) => boolean): string =>
+  checks
+    .filter(isMeant)
+    .map(({ name }) => name)
+    .join(', ')
 
 const CheckTable = ({ checks }: { checks: readonly Check[] }): ReactNode => (
   <TableBox label="Table of checks">

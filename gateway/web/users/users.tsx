@@ -10,7 +10,7 @@ import { Instant } from '../ui/instant.tsx'
 import { More } from '../ui/more.tsx'
 import { Name } from '../ui/name.tsx'
 import { Page } from '../ui/page.tsx'
-import { Empty } from '../ui/states.tsx'
+import { Empty, Loading } from '../ui/states.tsx'
 import { useSearchText } from '../ui/search/search-text.ts'
 import { LongTable } from '../ui/table/long-table.tsx'
 import { CreateUser } from './create-user.tsx'
@@ -31,6 +31,9 @@ export function Users(): ReactNode {
           {({ pages }) =>
             pages.some((page) => page.users.length > 0) ? (
               <UserTable clientId={clientId} pages={pages} hasMore={users.hasNextPage} />
+            ) : users.isPlaceholderData ? (
+              // It is the answer to the filter before.
+              <Loading />
             ) : (
               <NoUsers filter={filter} />
             )

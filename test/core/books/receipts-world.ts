@@ -71,7 +71,7 @@ export const verify = (name: string, ...more: string[]) =>
 
 /**
  * Checks a file as the dashboard does in the browser, which finds `listed` as the service's root of
- * the day. Returns the names of the failed checks.
+ * the day. Returns the names of the checks that failed or could not be made.
  */
 export async function failuresInBrowser(
   name: string,
@@ -83,7 +83,9 @@ export async function failuresInBrowser(
     issuer: null,
     findRoot: async () => listed,
   })
-  return checks.filter(({ isRight }) => isRight === false).map((check) => check.name)
+  return checks
+    .filter(({ isRight, isNeeded = false }) => isRight === false || isNeeded)
+    .map((check) => check.name)
 }
 
 /** Decodes the claims of a receipt. */
