@@ -7,7 +7,7 @@ import {
   userId,
 } from '../../shared/ids.ts'
 import type { Cursor } from '../../shared/cursor.ts'
-import { type Db, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
+import { type Db, type Statement, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
 import type { User, UserState } from '../types.ts'
 
 interface UserRow {
@@ -233,16 +233,11 @@ export interface UserFilter {
 /** Returns the pattern of texts that begin with `text`, whose own wildcards it escapes. */
 const beginsWith = (text: string): string => `${text.replace(/[\\%_]/g, '\\$&')}%`
 
-/**
- * Lists users in order of creation. Returns up to `limit + 1` rows; the extra row shows that there
- * are more.
- */
-export async function listUsers(db: Db, filter: UserFilter): Promise<User[]> {
+/** Returns the statement of `listUsers`. */
+export function userListStatement(filter: UserFilter): Statement {
   const id = filter.startsWith === null ? null : beginsWith(filter.startsWith)
   const email = filter.startsWith === null ? null : beginsWith(filter.startsWith.toLowerCase())
-  const rows = await many<UserRow>(
-    db,
-    sql`
+  return sql`
     select app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at
     from end_users
     where app_id = ${filter.appId}
@@ -252,8 +247,15 @@ export async function listUsers(db: Db, filter: UserFilter): Promise<User[]> {
       and (${filter.after?.id ?? null}::uuid is null
            or (created_at, id) > (${filter.after?.createdAt ?? null}::timestamptz, ${filter.after?.id ?? null}::uuid))
     order by created_at, id
-    limit ${filter.limit + 1}`,
-  )
+    limit ${filter.limit + 1}`
+}
+
+/**
+ * Lists users in order of creation. Returns up to `limit + 1` rows; the extra row shows that there
+ * are more.
+ */
+export async function listUsers(db: Db, filter: UserFilter): Promise<User[]> {
+  const rows = await many<UserRow>(db, userListStatement(filter))
   return rows.map(fromRow)
 }
 

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { appId } from '../../../core/shared/ids.ts'
+import { userListStatement } from '../../../core/identity/users/store.ts'
 import type { ListUsersRequest } from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { type Rpcs, type TestApp, type TestCore, outcome, startTestCore } from '../support.ts'
 
@@ -56,12 +58,21 @@ describe('listUsers by a beginning', () => {
       [app.clientId],
     )
     await core.sql.query('analyze end_users')
-    const { rows } = await core.sql.query<{ plan: string }>(
-      `explain select id from end_users
-       where app_id = (select app_id from clients where client_id = '${app.clientId}')
-         and (external_user_id like 'mail-777%' or email like 'mail-777%')`,
+    const { rows: apps } = await core.sql.query<{ app_id: string }>(
+      'select app_id from clients where client_id = $1',
+      [app.clientId],
     )
+    const { text, values } = userListStatement({
+      appId: appId(String(apps[0]?.app_id)),
+      status: null,
+      externalUserId: null,
+      startsWith: 'mail-777',
+      after: null,
+      limit: 50,
+    })
+    const { rows } = await core.sql.query(`explain ${text}`, values)
     const plan = JSON.stringify(rows)
+    expect(plan).not.toContain('Seq Scan')
     expect(plan).toContain('end_users_by_external_id')
     expect(plan).toContain('end_users_by_email')
     expect((await list({ startsWith: 'mail-777' })).users).toHaveLength(11)
