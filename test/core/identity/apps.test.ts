@@ -65,7 +65,7 @@ describe('createApp', () => {
     const clientIds: string[] = []
     let cursor: string | undefined
     do {
-      const page = await core.as().listApps({ limit: 7, cursor })
+      const page = await core.asOperator().listApps({ limit: 7, cursor })
       clientIds.push(...page.apps.map((listed) => listed.clientId))
       cursor = page.nextCursor
     } while (cursor !== undefined)

@@ -396,7 +396,7 @@ describe('a deleted app', () => {
     expect(await outcome(owner.getApp(named()))).toBe('NOT_FOUND')
     expect((await owner.listApps()).apps).toEqual([])
     expect(
-      (await core.as().listApps({ limit: 1_000 })).apps.map(({ clientId }) => clientId),
+      (await core.asOperator().listApps({ limit: 1_000 })).apps.map(({ clientId }) => clientId),
     ).not.toContain(app.clientId)
     expect(await outcome(m2m.listUsers(named()))).toBe('CREDENTIAL_INVALID')
     expect(await outcome(core.as(bearerOf(machine.accessToken)).listUsers(named()))).toBe(
