@@ -8,24 +8,24 @@ import { type UserRef, allowanceQuery, userKey } from './users.ts'
 
 /** While a ticket is awaited. */
 const waitMs = 3_000
-const dayMs = 86_400_000
-const yearDays = 365
+/** Before every ticket. Without dates, the route lists those of the current month. */
+const firstDay = '1970-01-01'
 
 export type TestCall = Schemas['TestCall']
 export type CreatedApp = Schemas['CreatedApp']
 
-const day = (at: number): string => new Date(at).toISOString().slice(0, 10)
-
 const setupKey = (clientId: string, part: string) => ['setup', clientId, part] as const
 
-/** The newest ticket of a year, or null. It is read again until there is one. */
+/**
+ * The app's newest ticket, or null. It is read again until there is one. The range has no end,
+ * because the clock of a test app may be ahead.
+ */
 export const newestTicketQuery = (clientId: string) =>
   queryOptions({
     queryKey: setupKey(clientId, 'ticket'),
     refetchInterval: ({ state: { data } }) => (data === null ? waitMs : false),
     queryFn: async () => {
-      const now = Date.now()
-      const query = { startDate: day(now - yearDays * dayMs), endDate: day(now), limit: '1' }
+      const query = { startDate: firstDay, limit: '1' }
       const { items } = await unwrap(
         api.GET('/api/v1/internal/apps/{clientId}/usage/requests', {
           params: { path: { clientId }, query },
@@ -93,8 +93,10 @@ export interface NewApp {
 
 /** Creates an app. The answer alone has the secret of its backend, and is forgotten with the view. */
 export const useCreateApp = () =>
-  useChange([appsQuery.queryKey, sessionQuery.queryKey], (body: NewApp) =>
-    unwrap(api.POST('/api/v1/apps', { body })),
+  useChange(
+    [appsQuery.queryKey, sessionQuery.queryKey],
+    (body: NewApp) => unwrap(api.POST('/api/v1/apps', { body })),
+    { showsAtOnce: true },
   )
 
 const usersUrl = '/api/v1/internal/apps/{clientId}/users'
@@ -105,24 +107,30 @@ export const useCreateFirstUser = (clientId: string) =>
   )
 
 export const useCreateFirstKey = (user: UserRef) =>
-  useChange([setupKey(user.clientId, 'key'), userKey(user)], (idempotencyKey: string) =>
-    unwrap(
-      api.POST(`${usersUrl}/{externalUserId}/keys`, {
-        params: { path: { ...user }, header: { 'idempotency-key': idempotencyKey } },
-        body: { label: 'first key' },
-      }),
-    ),
+  useChange(
+    [setupKey(user.clientId, 'key'), userKey(user)],
+    (idempotencyKey: string) =>
+      unwrap(
+        api.POST(`${usersUrl}/{externalUserId}/keys`, {
+          params: { path: { ...user }, header: { 'idempotency-key': idempotencyKey } },
+          body: { label: 'first key' },
+        }),
+      ),
+    { showsAtOnce: true },
   )
 
 /** Makes a secret for a signer of the app's own. Only owners may. */
 export const useCreateSignerSecret = (clientId: string) =>
-  useChange([['signer-secrets-state', clientId]], (idempotencyKey: string) =>
-    unwrap(
-      api.POST('/api/v1/apps/{clientId}/signer-secrets', {
-        params: { path: { clientId }, header: { 'idempotency-key': idempotencyKey } },
-        body: { purpose: 'decisions' },
-      }),
-    ),
+  useChange(
+    [['signer-secrets-state', clientId]],
+    (idempotencyKey: string) =>
+      unwrap(
+        api.POST('/api/v1/apps/{clientId}/signer-secrets', {
+          params: { path: { clientId }, header: { 'idempotency-key': idempotencyKey } },
+          body: { purpose: 'decisions' },
+        }),
+      ),
+    { showsAtOnce: true },
   )
 
 /** Asks the signer webhook about a user. */

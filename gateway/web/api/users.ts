@@ -5,6 +5,7 @@ import { readTransactions } from './money.ts'
 const listSize = '50'
 /** Who asks for more users gets more at once. */
 const furtherSize = '500'
+const foundSize = '5'
 export const decisionsMax = 100
 
 /** A user of an app, as every route below `…/users/{externalUserId}` names it. */
@@ -47,6 +48,22 @@ export const usersQuery = (clientId: string, { status, user }: UserFilter) =>
           signal,
         }),
       )
+    },
+  })
+
+/** The first users whose external ids or e-mail addresses begin with the text. */
+export const usersBeginningQuery = (clientId: string, startsWith: string) =>
+  queryOptions({
+    queryKey: ['users', clientId, 'beginning', startsWith],
+    queryFn: async ({ signal }) => {
+      const query = { limit: foundSize, startsWith }
+      const { users } = await unwrap(
+        api.GET('/api/v1/internal/apps/{clientId}/users', {
+          params: { path: { clientId }, query },
+          signal,
+        }),
+      )
+      return users
     },
   })
 

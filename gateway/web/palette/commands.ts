@@ -38,6 +38,7 @@ const appPages = [
   ['Invoices', '/$clientId/invoices'],
   ['Money', '/$clientId/money'],
   ['Plans', '/$clientId/plans'],
+  ['Receipts', '/$clientId/receipts'],
   ['Webhooks', '/$clientId/webhooks'],
   ['Settings', '/$clientId/settings'],
   ['Team', '/$clientId/team'],
@@ -94,10 +95,12 @@ export const listApps = (navigate: Navigate, apps: readonly NamedApp[]): Command
 
 const operatePages = [
   ['Quarantine', '/operate/quarantine'],
+  ['All apps', '/operate/apps'],
   ['Ingest', '/operate/ingest'],
   ['Holds', '/operate/holds'],
   ['Losses', '/operate/losses'],
   ['Differences', '/operate/differences'],
+  ['Checks', '/operate/checks'],
   ['Signers', '/operate/signers'],
   ['Signing keys', '/operate/signing-keys'],
 ] as const
@@ -112,13 +115,23 @@ export const listOperate = (navigate: Navigate): Command[] =>
 
 export const toUserCommand = (
   navigate: Navigate,
-  user: { readonly clientId: string; readonly externalUserId: string },
+  user: {
+    readonly clientId: string
+    readonly externalUserId: string
+    readonly email: string | null
+  },
 ): Command => ({
   id: `user ${user.clientId} ${user.externalUserId}`,
   group: 'User',
   name: user.externalUserId,
-  about: 'user of this app',
-  run: () => void navigate({ to: '/$clientId/users/$externalUserId', params: { ...user } }),
+  about: user.email ?? 'user of this app',
+  run: () => {
+    const { clientId, externalUserId } = user
+    void navigate({
+      to: '/$clientId/users/$externalUserId',
+      params: { clientId, externalUserId },
+    })
+  },
 })
 
 interface ScoredCommand {

@@ -1,14 +1,16 @@
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { type ReactNode, useEffect, useState } from 'react'
+import { everyAppQuery } from '../api/every-app.ts'
 import { appQuery, appsQuery, sessionQuery } from '../api/queries.ts'
-import { userQuery } from '../api/users.ts'
+import { usersBeginningQuery } from '../api/users.ts'
 import { type Command, listAppCommands, listApps, listOperate, toUserCommand } from './commands.ts'
 import { Modal } from './modal.tsx'
 import { Search } from './search.tsx'
 import './palette.css'
 
 const typingMs = 200
+const searchMax = 200
 
 interface PaletteProps {
   readonly onClose: () => void
@@ -30,37 +32,56 @@ function useCommands(text: string, onShortcuts: () => void) {
   const navigate = useNavigate()
   const { clientId } = useParams({ strict: false })
   const { data: session } = useQuery(sessionQuery)
-  const { data: apps } = useInfiniteQuery(appsQuery)
-  const { commands: ofApp, isBusy } = useAppCommands(clientId, text)
+  const wanted = useSettled(text)
+  const isAdmin = session?.isPlatformAdmin ?? false
+  const apps = useApps(wanted, isAdmin)
+  const ofApp = useAppCommands(clientId, wanted)
   const commands = [
-    ...ofApp,
+    ...ofApp.commands,
     ...(session?.canCreateApps ? [toNewApp(() => void navigate({ to: '/new' }))] : []),
-    ...listApps(navigate, apps?.pages.flatMap((page) => page.apps) ?? []),
-    ...(session?.isPlatformAdmin ? listOperate(navigate) : []),
-    ...listGeneral(() => void navigate({ to: '/' }), onShortcuts),
+    ...listApps(navigate, apps.found),
+    ...(isAdmin ? listOperate(navigate) : []),
+    ...listGeneral(navigate, onShortcuts),
   ]
-  return { commands, isBusy }
+  return { commands, isBusy: wanted !== text || ofApp.isBusy || apps.isBusy }
 }
 
-/** Commands of the app that is shown, and the user of it whose id was typed. */
-function useAppCommands(clientId: string | undefined, text: string) {
+/** The first apps, and for platform admins those that fit the text among all. */
+function useApps(wanted: string, isAdmin: boolean) {
+  const first = useInfiniteQuery(appsQuery)
+  const fitting = useInfiniteQuery({
+    ...everyAppQuery(wanted.slice(0, searchMax)),
+    enabled: isAdmin && wanted !== '',
+  })
+  const apps = [first, fitting].flatMap(
+    ({ data }) => data?.pages.flatMap((page) => page.apps) ?? [],
+  )
+  const byId = new Map(apps.map(({ clientId, name }) => [clientId, { clientId, name }]))
+  return { found: [...byId.values()], isBusy: fitting.isFetching }
+}
+
+/** Commands of the app that is shown, and users of it whose ids or addresses begin with the text. */
+function useAppCommands(clientId: string | undefined, wanted: string) {
   const navigate = useNavigate()
   const isShown = clientId !== undefined
-  const wanted = useSettled(text)
   const app = useQuery({ ...appQuery(clientId ?? ''), enabled: isShown })
-  const user = useQuery({
-    ...userQuery({ clientId: clientId ?? '', externalUserId: wanted }),
+  const users = useQuery({
+    ...usersBeginningQuery(clientId ?? '', wanted),
     enabled: isShown && wanted !== '',
   })
   if (!isShown) return { commands: [], isBusy: false }
   const canEdit = app.data?.canEdit ?? false
-  const found = user.data && wanted === text ? [toUserCommand(navigate, user.data)] : []
+  const found = (users.data ?? []).map((user) => toUserCommand(navigate, { ...user, clientId }))
   const commands = [...found, ...listAppCommands({ navigate, clientId, canEdit })]
-  return { commands, isBusy: wanted !== text || user.isFetching }
+  return { commands, isBusy: users.isFetching }
 }
 
-const listGeneral = (onApps: () => void, onShortcuts: () => void): Command[] => [
-  { id: 'apps', group: 'General', name: 'All apps', run: onApps },
+const listGeneral = (
+  navigate: ReturnType<typeof useNavigate>,
+  onShortcuts: () => void,
+): Command[] => [
+  { id: 'apps', group: 'General', name: 'Apps', run: () => void navigate({ to: '/' }) },
+  { id: 'me', group: 'General', name: 'My use', run: () => void navigate({ to: '/me' }) },
   { id: 'shortcuts', group: 'General', name: 'Keyboard shortcuts', run: onShortcuts },
   {
     id: 'account',

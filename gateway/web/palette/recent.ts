@@ -1,3 +1,5 @@
+import type { Command } from './commands.ts'
+
 /** Ids of the commands that were run last in this browser, the newest first. */
 
 const key = 'tollgate-recent-commands'
@@ -13,7 +15,9 @@ export function readRecent(): string[] {
   }
 }
 
-export function keepRecent(id: string): void {
+/** Users are not kept: their ids would stay in the browser after the logout. */
+export function keepRecent({ id, group }: Command): void {
+  if (group === 'User') return
   const ids = [id, ...readRecent().filter((other) => other !== id)].slice(0, kept)
   try {
     localStorage.setItem(key, JSON.stringify(ids))

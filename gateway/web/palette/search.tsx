@@ -26,7 +26,7 @@ export function Search({ commands, text, isBusy, onText, onDone }: SearchProps):
   }
   const run = (command: Command | undefined): void => {
     if (!command) return
-    keepRecent(command.id)
+    keepRecent(command)
     onDone()
     command.run()
   }
@@ -84,7 +84,9 @@ export function Search({ commands, text, isBusy, onText, onDone }: SearchProps):
 
 const toSummary = (count: number, isBusy: boolean): string => {
   if (count > 0) return count === 1 ? '1 command' : `${count} commands`
-  return isBusy ? 'Looking for a user …' : 'Nothing fits. A user is found by the complete id.'
+  return isBusy
+    ? 'Looking …'
+    : 'Nothing fits. A user is found by the beginning of its id or e-mail address.'
 }
 
 /** Where a key leads in a list with `count` rows. */

@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
-import { useNavigate } from '@tanstack/react-router'
+import { Link, useNavigate } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
+import { ApiError } from '../api/client.ts'
 import { sessionQuery } from '../api/queries.ts'
 import { type CreatedApp, useCreateApp } from '../api/setup.ts'
 import { useOneAtATime } from '../api/submission.ts'
@@ -70,13 +71,26 @@ function NewAppForm(): ReactNode {
         />
         A test app, whose clock can be moved ahead. This cannot be changed later.
       </label>
-      {create.error && <Failure error={create.error} />}
+      {create.error && <Refusal error={create.error} />}
       <Button type="submit" kind="main" disabled={create.isPending}>
         {create.isPending ? 'Creating …' : 'Create the app'}
       </Button>
     </form>
   )
 }
+
+/** Without an answer, nobody knows whether the app was created. */
+const Refusal = ({ error }: { error: Error }): ReactNode => (
+  <>
+    <Failure error={error} />
+    {(!(error instanceof ApiError) || error.status === 0 || error.status >= 500) && (
+      <p>
+        The app may have been created. Look under <Link to="/">Apps</Link> before you try again: its
+        settings make a new secret.
+      </p>
+    )}
+  </>
+)
 
 function Created({ app }: { app: CreatedApp }): ReactNode {
   const navigate = useNavigate()

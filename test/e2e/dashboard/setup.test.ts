@@ -127,16 +127,41 @@ describe.runIf(executablePath)('set-up and palette of the dashboard', () => {
     expect(await page.getByRole('dialog').count()).toBe(0)
     await page.keyboard.press('Control+k')
     await expect.poll(() => options.first().innerText()).toMatch(/Invoices\s+Recent/)
-    await page.keyboard.type('poor')
+    await page.keyboard.type('poo')
     await options.getByText('poor', { exact: true }).waitFor()
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { name: 'poor', level: 1 }).waitFor()
+    expect(await page.evaluate('JSON.stringify(localStorage)')).not.toContain('poor')
     await page.keyboard.press('Control+k')
     await page.keyboard.press('ArrowUp')
     await expect.poll(() => selected.innerText()).toContain('Account')
     await page.goBack()
     await page.getByRole('heading', { name: 'Invoices', level: 1 }).waitFor()
     expect(await page.getByRole('dialog').count()).toBe(0)
+  })
+
+  it('names every entry of the navigation in the palette', async () => {
+    const page = await owner(`/${clientId()}/team`)
+    const views = page.getByRole('navigation', { name: 'Views' })
+    await views.getByRole('link', { name: 'Audit log' }).waitFor()
+    await views.getByRole('link', { name: 'Checks' }).waitFor()
+    const entries = await views.getByRole('link').allInnerTexts()
+    await page.keyboard.press('Control+k')
+    const names = page.getByRole('option').locator('.name')
+    await expect
+      .poll(() => names.allInnerTexts())
+      .toEqual(expect.arrayContaining([...entries, 'Receipts', 'My use']))
+  })
+
+  it('says after a lost answer that the app may exist', async () => {
+    const page = await owner('/new')
+    await page.getByLabel('Name', { exact: true }).fill('Lost')
+    await page.route('**/api/v1/apps', (route) =>
+      route.request().method() === 'POST' ? route.abort() : route.continue(),
+    )
+    await page.getByRole('button', { name: 'Create the app' }).click()
+    await page.getByText('The app may have been created.').waitFor()
+    forgive(/Failed to load|ERR_FAILED/)
   })
 
   it('keeps the focus in the palette, returns it, and shows all shortcuts', async () => {
