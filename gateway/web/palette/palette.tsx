@@ -53,9 +53,10 @@ function useApps(wanted: string, isAdmin: boolean) {
     ...everyAppQuery(wanted.slice(0, searchMax)),
     enabled: isAdmin && wanted !== '',
   })
-  const apps = [first, fitting].flatMap(
-    ({ data }) => data?.pages.flatMap((page) => page.apps) ?? [],
-  )
+  const apps = [
+    ...(first.data?.pages.flatMap((page) => page.apps) ?? []),
+    ...(fitting.data?.pages.flatMap((page) => page.apps) ?? []),
+  ]
   const byId = new Map(apps.map(({ clientId, name }) => [clientId, { clientId, name }]))
   return { found: [...byId.values()], isBusy: fitting.isFetching }
 }

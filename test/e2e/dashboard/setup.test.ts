@@ -161,6 +161,7 @@ describe.runIf(executablePath)('set-up and palette of the dashboard', () => {
     )
     await page.getByRole('button', { name: 'Create the app' }).click()
     await page.getByText('The app may have been created.').waitFor()
+    expect(await page.getByRole('status', { name: 'Client secret' }).count()).toBe(0)
     forgive(/Failed to load|ERR_FAILED/)
   })
 
