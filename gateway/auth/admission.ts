@@ -40,9 +40,15 @@ export async function readCredential(request: FastifyRequest, deps: CredentialDe
   }
 }
 
-/** The app as whose end user the session's account calls; undefined on routes of other kinds. */
-const selfAppOf = ({ params }: FastifyRequest, { kind }: Guard): string | undefined =>
-  kind === 'self' ? textMember(params, 'clientId') : undefined
+/**
+ * The app as whose end user the session's account calls; undefined on routes of other kinds. An id
+ * that no app has may not fit a header, so core gets another that no app has.
+ */
+function selfAppOf({ params }: FastifyRequest, { kind }: Guard): string | undefined {
+  if (kind !== 'self') return undefined
+  const clientId = textMember(params, 'clientId') ?? ''
+  return /^\w+$/.test(clientId) ? clientId : 'unknown'
+}
 
 /** Kinds that answer 401 without a session. */
 const needsSession = new Set<GuardKind>([

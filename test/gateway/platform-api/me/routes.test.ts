@@ -95,7 +95,8 @@ describe.each(routes)('me: $method $path', (route) => {
     expect(await statusOf(route, { person: admin })).toBe(404)
     const other = await console.newApp()
     expect(await statusOf(route, { person: ada }, other)).toBe(404)
-    expect(await statusOf(route, { person: ada }, { clientId: app.m2mClientId })).toBe(404)
+    for (const clientId of [app.m2mClientId, 'a%0D%0Ab', '%F0%9F%98%80', 'a%00b', '%20'])
+      expect(await statusOf(route, { person: ada }, { clientId })).toBe(404)
   })
 
   it('refuses requests without a session, and ended sessions', async () => {
