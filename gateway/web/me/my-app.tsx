@@ -40,6 +40,8 @@ function Content({ app }: { app: AppInUse | undefined }): ReactNode {
             to="."
             search={one === 'usage' ? {} : { part: one }}
             aria-current={one === part ? 'true' : undefined}
+            // Every search contains the empty one of the first part.
+            activeOptions={{ exact: true }}
           >
             {partNames[one]}
           </Link>

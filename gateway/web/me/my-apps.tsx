@@ -41,11 +41,11 @@ const AppTable = ({ apps }: { apps: readonly AppInUse[] }): ReactNode => (
       <thead>
         <tr>
           <th scope="col">App</th>
-          <th scope="col">Access</th>
-          <th scope="col">First login</th>
           <th scope="col" className="number">
             May still spend
           </th>
+          <th scope="col">Access</th>
+          <th scope="col">First login</th>
         </tr>
       </thead>
       <tbody>
@@ -56,6 +56,13 @@ const AppTable = ({ apps }: { apps: readonly AppInUse[] }): ReactNode => (
                 <Name>{app.appName}</Name>
               </Link>
             </th>
+            <td className="number">
+              {app.status === 'active' ? (
+                <Left clientId={app.clientId} />
+              ) : (
+                <span className="soft">nothing</span>
+              )}
+            </td>
             <td>
               {app.status === 'active' ? (
                 <span className="badge good">active</span>
@@ -65,13 +72,6 @@ const AppTable = ({ apps }: { apps: readonly AppInUse[] }): ReactNode => (
             </td>
             <td>
               <Instant at={app.createdAt} />
-            </td>
-            <td className="number">
-              {app.status === 'active' ? (
-                <Left clientId={app.clientId} />
-              ) : (
-                <span className="soft">nothing</span>
-              )}
             </td>
           </tr>
         ))}

@@ -101,7 +101,7 @@ describe.runIf(executablePath)("a person's own use of an app", () => {
     refreshToken = registerSecret(tokens['refresh_token'] ?? '')
     registerSecret(tokens['access_token'] ?? '')
     await show(page, '/me')
-    await page.getByRole('row', { name: /Demo active/ }).waitFor()
+    await page.getByRole('row', { name: /Demo .* active/ }).waitFor()
     externalUserId = await page.evaluate(
       `fetch('/api/v1/session').then((answer) => answer.json()).then((session) => 'user:' + session.accountId)`,
     )
@@ -146,6 +146,7 @@ describe.runIf(executablePath)("a person's own use of an app", () => {
 
   it('ends the login of a device, which the issuer refuses afterwards', async () => {
     const page = await openMine(`/${clientId()}?part=access`)
+    expect(await page.locator('.tabs [aria-current]').allInnerTexts()).toEqual(['Keys and logins'])
     await page.getByRole('button', { name: 'End the login of' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'End the login' }).click()
     await page.getByText('No program or device is logged in to this app as you.').waitFor()
@@ -174,7 +175,7 @@ describe.runIf(executablePath)("a person's own use of an app", () => {
   it('shows a deactivated user why it can do nothing', async () => {
     await backend('DELETE', `/users?externalUserId=${encodeURIComponent(externalUserId)}`)
     const page = await openMine()
-    await page.getByRole('row', { name: /Demo ended/ }).waitFor()
+    await page.getByRole('row', { name: /Demo .* ended/ }).waitFor()
     await page.getByRole('link', { name: 'Demo' }).click()
     await page.getByText('This app has ended your access').waitFor()
     expect(await page.getByRole('button', { name: /Revoke|End/ }).count()).toBe(0)
