@@ -126,8 +126,10 @@ it('documents 502 and 503 of the processor on the routes that call it, and on no
     [
       'connectPaymentProcessor',
       'createCardSetup',
+      'createCardSetupOfMe',
       'createPlanCheckout',
       'createTopUp',
+      'createTopUpOfMe',
       'updateOwnerPlan',
       'updateSubscription',
     ].map((id) => [id, true, true]),
