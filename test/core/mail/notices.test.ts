@@ -114,6 +114,36 @@ describe('mails to owners', () => {
     expect(rows).toHaveLength(1)
   })
 
+  it('about secrets are bounded by themselves, and a mail over the bound is not tried again', async () => {
+    const app = await real.newApp('bounded')
+    const email = 'bounded@example.com'
+    await real.core.sql.query(
+      `insert into mails (id, kind, once, email, status, created_at, expires_at, ended_at)
+       select gen_random_uuid(), 'secret_expiring', 'seed:' || n, $1, 'sent', $2, $2, $2
+       from generate_series(1, 20) n`,
+      [email, real.core.clock.now()],
+    )
+    await fetch(`${real.url}/api/v1/apps/${app.clientId}/credentials?target=m2m`, {
+      method: 'POST',
+      headers: app.session,
+    })
+    const limited = async () =>
+      (
+        await real.core.sql.query<{ error: string }>(
+          "select last_error as error from mails where email = $1 and status = 'failed'",
+          [email],
+        )
+      ).rows
+    const found = await eventually(limited, (rows) => rows.length > 0)
+    expect(found).toEqual([{ error: 'the address has had too many mails' }])
+    // Three more passes of the upkeep, which runs every half second here.
+    await real.core.sql.query('select pg_sleep(1.5)')
+    expect(await real.core.metrics.getSingleMetricAsString('tollgate_mails_total')).toMatch(
+      /outcome="limited".*\} 1$/m,
+    )
+    expect(subjectsTo(email)).toEqual([])
+  })
+
   it('leave out members who are not owners', async () => {
     const app = await real.newApp('shared')
     const { email, accountId } = await real.newPerson()

@@ -131,6 +131,19 @@ describe('sender', () => {
     expect((await rowWhen(email, ({ status }) => status === 'sent'))?.attempts).toBe(2)
   })
 
+  it('gives up a mail whose text cannot be read, and sends others', async () => {
+    smtp.open(false)
+    const email = await cause('unreadable')
+    await rowWhen(email, ({ error }) => error !== null)
+    await core.sql.query("update mails set sealed_letter = 'x' where email = $1", [email])
+    smtp.open(true)
+    expect(await rowWhen(email, ({ status }) => status === 'failed')).toMatchObject({
+      error: 'its text cannot be read',
+    })
+    const other = await cause('readable')
+    await rowWhen(other, ({ status }) => status === 'sent')
+  })
+
   it('gives up after a day', async () => {
     smtp.fail({ DATA: '452 disk full' })
     const email = await cause('never')

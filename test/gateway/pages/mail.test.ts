@@ -145,6 +145,16 @@ describe('forgotten password', () => {
     expect(text).toContain('no longer valid')
   })
 
+  it('is refused when the account has another address by then', async () => {
+    const email = await newAccount('moved')
+    await forget(email)
+    const path = linkIn(await mailTo(email, 'Set a new password')).slice(publicUrl.length)
+    registerSecret(path.slice(-43))
+    expect((await pages.browser().get(path)).status).toBe(200)
+    await pages.updateAccount({ email, newEmail: 'new@example.com' })
+    expect((await pages.browser().get(path)).text).toContain('no longer valid')
+  })
+
   it('sends an address at most five mails in an hour', async () => {
     const email = await newAccount('flood')
     for (let count = 0; count < 7; count++) expect((await forget(email)).status).toBe(200)
@@ -208,6 +218,25 @@ describe('invitation', () => {
       expect(mail.text).toContain('https://svc.example/invitations')
       expect(mail.html).toContain('Film &amp; &quot;Co&quot; &lt;b&gt;')
     }
+  })
+})
+
+describe('invitations of an app', () => {
+  it('are mailed at most fifty times a day, also after they were withdrawn', async () => {
+    const app = await pages.newApp()
+    const by = manage(pages, { session: (await logInTo(pages, app, 'owner')).token })
+    const { clientId } = app
+    await pages.sql.query(
+      `insert into audit_log (app_id, id, actor, action, status, details, created_at)
+       select app_id, gen_random_uuid(), 'ada', 'member_invited', 'success', '{}', $2
+       from clients, generate_series(1, 49) where client_id = $1`,
+      [clientId, pages.clock.now()],
+    )
+    await by.upsertMember({ clientId, email: 'fiftieth@example.com', role: 'admin' })
+    await by.upsertMember({ clientId, email: 'next@example.com', role: 'admin' })
+    await quiet()
+    expect(smtp.to('fiftieth@example.com')).toHaveLength(1)
+    expect(smtp.to('next@example.com')).toEqual([])
   })
 })
 

@@ -63,6 +63,11 @@ export async function startPages(
         accounts.CreateAccountRequest.fromPartial(request),
         options,
       ),
+    updateAccount: (request: Partial<accounts.UpdateAccountRequest>) =>
+      unary(client.updateAccount.bind(client))(
+        accounts.UpdateAccountRequest.fromPartial(request),
+        options,
+      ),
     startReset: (email: string) =>
       unary(client.startPasswordReset.bind(client))({ email }, options),
     startDevice: (clientId: string) =>
