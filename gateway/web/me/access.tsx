@@ -12,6 +12,7 @@ import { Answer } from '../ui/answer.tsx'
 import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
 import { Instant } from '../ui/instant.tsx'
+import { KeyTable } from '../ui/keys/key-table.tsx'
 import { More } from '../ui/more.tsx'
 import { Name } from '../ui/name.tsx'
 import { Empty } from '../ui/states.tsx'
@@ -145,7 +146,7 @@ function Keys({ clientId }: { clientId: string }): ReactNode {
         {({ pages }) => {
           const all = pages.flatMap((page) => page.keys)
           return all.length > 0 ? (
-            <KeyTable keys={all} onRevoke={setRevoked} />
+            <KeyTable label="Table of my keys" keys={all} onRevoke={setRevoked} />
           ) : (
             <Empty>You have no key.</Empty>
           )
@@ -172,62 +173,3 @@ function Keys({ clientId }: { clientId: string }): ReactNode {
     </section>
   )
 }
-
-interface KeyTableProps {
-  readonly keys: readonly Key[]
-  readonly onRevoke: (key: Key) => void
-}
-
-const KeyTable = ({ keys, onRevoke }: KeyTableProps): ReactNode => (
-  <TableBox label="Table of my keys">
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Name</th>
-          <th scope="col">Begins with</th>
-          <th scope="col">Status</th>
-          <th scope="col">Created</th>
-          <th scope="col">Last used</th>
-          <th scope="col">Actions</th>
-        </tr>
-      </thead>
-      <tbody>
-        {keys.map((key) => (
-          <tr key={key.keyId}>
-            <th scope="row">
-              {key.label === null ? (
-                <span className="soft">no name</span>
-              ) : (
-                <Name>{key.label}</Name>
-              )}
-            </th>
-            <td>
-              <code>{key.prefix}…</code>
-            </td>
-            <td>
-              <span className={key.revokedAt === null ? 'badge good' : 'badge bad'}>
-                {key.status}
-              </span>
-            </td>
-            <td>
-              <Instant at={key.createdAt} />
-            </td>
-            <td>{key.lastUsedAt === null ? 'never' : <Instant at={key.lastUsedAt} />}</td>
-            <td>
-              {key.revokedAt === null && (
-                <Button
-                  isSmall
-                  kind="danger"
-                  aria-label={`Revoke the key ${key.label ?? key.prefix}`}
-                  onClick={() => onRevoke(key)}
-                >
-                  Revoke
-                </Button>
-              )}
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  </TableBox>
-)

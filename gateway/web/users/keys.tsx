@@ -3,13 +3,11 @@ import { type ReactNode, useState } from 'react'
 import type { Schemas } from '../api/client.ts'
 import { type UserRef, keysQuery } from '../api/users.ts'
 import { Answer } from '../ui/answer.tsx'
-import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
-import { Instant } from '../ui/instant.tsx'
+import { KeyTable } from '../ui/keys/key-table.tsx'
 import { More } from '../ui/more.tsx'
 import { Name } from '../ui/name.tsx'
 import { Empty } from '../ui/states.tsx'
-import { TableBox } from '../ui/table-box.tsx'
 import { useRevokeKey } from './changes.ts'
 import { CreateKey } from './create-key.tsx'
 
@@ -31,7 +29,11 @@ export function Keys({ user, canEdit }: KeysProps): ReactNode {
           {({ pages }) => {
             const all = pages.flatMap((page) => page.keys)
             return all.length > 0 ? (
-              <KeyTable keys={all} {...(canEdit && { onRevoke: setRevoked })} />
+              <KeyTable
+                label="Table of keys"
+                keys={all}
+                {...(canEdit && { onRevoke: setRevoked })}
+              />
             ) : (
               <Empty>The user has no key. A program of the user needs one to be allowed.</Empty>
             )
@@ -43,72 +45,6 @@ export function Keys({ user, canEdit }: KeysProps): ReactNode {
     </>
   )
 }
-
-interface KeyTableProps {
-  readonly keys: readonly Schemas['Key'][]
-  readonly onRevoke?: (key: Schemas['Key']) => void
-}
-
-const KeyTable = ({ keys, onRevoke }: KeyTableProps): ReactNode => (
-  <TableBox label="Table of keys">
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Name</th>
-          <th scope="col">Begins with</th>
-          <th scope="col">Status</th>
-          <th scope="col">Created</th>
-          <th scope="col">Last used</th>
-          {onRevoke && <th scope="col">Actions</th>}
-        </tr>
-      </thead>
-      <tbody>
-        {keys.map((key) => (
-          <tr key={key.keyId}>
-            <th scope="row">
-              {key.label === null ? (
-                <span className="soft">no name</span>
-              ) : (
-                <Name>{key.label}</Name>
-              )}
-            </th>
-            <td>
-              <code>{key.prefix}…</code>
-            </td>
-            <td>
-              <span className={key.revokedAt === null ? 'badge good' : 'badge bad'}>
-                {key.status}
-              </span>
-              {key.revokedAt !== null && (
-                <small>
-                  <Instant at={key.revokedAt} />
-                </small>
-              )}
-            </td>
-            <td>
-              <Instant at={key.createdAt} />
-            </td>
-            <td>{key.lastUsedAt === null ? 'never' : <Instant at={key.lastUsedAt} />}</td>
-            {onRevoke && (
-              <td>
-                {key.revokedAt === null && (
-                  <Button
-                    isSmall
-                    kind="danger"
-                    aria-label={`Revoke the key ${key.label ?? key.prefix}`}
-                    onClick={() => onRevoke(key)}
-                  >
-                    Revoke
-                  </Button>
-                )}
-              </td>
-            )}
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  </TableBox>
-)
 
 interface RevocationProps {
   readonly user: UserRef
