@@ -3,7 +3,6 @@ import type { Pool } from '../../lib/sql.ts'
 import {
   type AccountId,
   type AppId,
-  type UserId,
   type UserKey,
   isUuid,
   ownerAccountSubject,
@@ -33,8 +32,6 @@ export interface Reader {
    * invoice are hidden from it, even if it is another owner of the app. Null for operators.
    */
   readonly account: AccountId | null
-  /** The user who reads, which sees only the documents that the app issued to it; or null. */
-  readonly userId: UserId | null
 }
 
 export interface ListQuery {
@@ -102,15 +99,12 @@ export function createInvoiceReads({
    * any other.
    */
   async function read(reader: Reader, id: string): Promise<ShownDocument> {
-    const document = isUuid(id) ? await findFor(reader, id) : null
+    const document = isUuid(id)
+      ? ((await store.findDocument(pool, { appId: reader.appId, id })) ??
+        (await findOfOwner(reader.appId, id)))
+      : null
     if (document === null) throw noInvoice()
     return show(reader, document, await store.readLines(pool, document))
-  }
-
-  async function findFor({ appId, userId }: Reader, id: string): Promise<StoredDocument | null> {
-    const issued = await store.findDocument(pool, { appId, id })
-    if (userId !== null) return issued?.userId === userId ? issued : null
-    return issued ?? (await findOfOwner(appId, id))
   }
 
   async function findOfOwner(app: AppId, id: string): Promise<StoredDocument | null> {
@@ -141,7 +135,7 @@ export function createInvoiceReads({
     const app = id === null ? null : await store.findAppOf(pool, id)
     if (id === null || app === null)
       throw new DomainError('NOT_FOUND', 'this link to an invoice is not valid')
-    return read({ appId: app, account: null, userId: null }, id)
+    return read({ appId: app, account: null }, id)
   }
 
   return { list, read, readHosted }
