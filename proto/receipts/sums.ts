@@ -1,12 +1,9 @@
+import { type JsonObject, isObject } from '../../core/lib/json.ts'
+
 /**
  * Recomputes the sums of a receipt (docs/receipts.md, "Arithmetic"): integers scaled by 10^18, each
  * rounded down once.
  */
-
-type JsonObject = Readonly<Record<string, unknown>>
-
-const isObject = (value: unknown): value is JsonObject =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 export interface Sum {
   readonly name: string
@@ -67,7 +64,7 @@ function network(of: Figures): Sum {
   const expected = exact / scale
   const roundedUp = isUnversioned(of) && exact % scale > 0n ? expected + 1n : expected
   return {
-    name: 'network cost',
+    name: 'Network cost',
     isRight: of.network === expected || of.network === roundedUp,
     text: `${of.ticket['feeWei']} wei × ${of.ticket['usdPerEth']} USD/ETH = ${of.ticket['networkCostUsd']} USD`,
   }
@@ -75,7 +72,7 @@ function network(of: Figures): Sum {
 
 function retail(of: Figures): Sum {
   const { rule } = of.claims
-  const name = 'retail cost'
+  const name = 'Price for the user'
   if (!isObject(rule))
     return {
       name,
@@ -92,7 +89,7 @@ function retail(of: Figures): Sum {
 
 function platform(of: Figures): Sum {
   const { cut } = of.claims
-  const name = 'platform fee'
+  const name = 'Platform fee'
   const feeWei = integer(of.ticket['platformFeeWei'])
   if (!isObject(cut))
     return {
@@ -111,7 +108,7 @@ function platform(of: Figures): Sum {
 }
 
 const owner = (of: Figures): Sum => ({
-  name: 'owner charge',
+  name: 'Charge to the owner',
   isRight: scaled(of.claims['ownerChargeUsd']) === of.network + of.platformFee,
   text: `network cost + platform fee = ${String(of.claims['ownerChargeUsd'])} USD`,
 })
@@ -119,7 +116,7 @@ const owner = (of: Figures): Sum => ({
 function burned({ claims, ticket, retail: due }: Figures): Sum {
   const { charge } = claims
   const share = isObject(charge) ? charge['share'] : null
-  const name = 'burns'
+  const name = 'Credits that paid'
   if (!isObject(share))
     return {
       name,

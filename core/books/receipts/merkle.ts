@@ -62,34 +62,3 @@ function splitOf(size: number): number {
   while (split * 2 < size) split *= 2
   return split
 }
-
-export interface Inclusion {
-  readonly leaf: Buffer
-  readonly index: number
-  readonly size: number
-  readonly path: readonly Buffer[]
-}
-
-/**
- * Computes the root from an inclusion path (RFC 9162 section 2.1.3.2). Returns null if the path
- * cannot belong to such a tree.
- */
-export function rootOfInclusion({ leaf, index, size, path }: Inclusion): Buffer | null {
-  if (!isPlace(index, size)) return null
-  let [node, place, last] = [leaf, index, size - 1]
-  for (const sibling of path) {
-    if (last === 0) return null
-    if (place % 2 === 1 || place === last) {
-      node = hashNode(sibling, node)
-      // The last node of a level may have no sibling: skip levels until it has one.
-      while (place % 2 === 0 && place !== 0) [place, last] = [half(place), half(last)]
-    } else node = hashNode(node, sibling)
-    ;[place, last] = [half(place), half(last)]
-  }
-  return last === 0 ? node : null
-}
-
-const isPlace = (index: number, size: number): boolean =>
-  Number.isSafeInteger(size) && Number.isSafeInteger(index) && index >= 0 && index < size
-
-const half = (value: number): number => Math.floor(value / 2)

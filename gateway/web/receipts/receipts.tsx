@@ -6,8 +6,9 @@ import { Answer } from '../ui/answer.tsx'
 import { Button } from '../ui/button.tsx'
 import { Page } from '../ui/page.tsx'
 import { Empty, Failure } from '../ui/states.tsx'
-import { checkReceipt } from './check.ts'
-import { readKeys, readReceipt } from './document.ts'
+import { checkReceipt } from '../../../proto/receipts/check.ts'
+import { readKeys, readReceipt } from '../../../proto/receipts/document.ts'
+import { compareListed } from './listed.ts'
 import { Result } from './verdict.tsx'
 
 const from = '/$clientId/receipts'
@@ -124,7 +125,7 @@ function Checks({ text, kept }: { text: string; kept: string }): ReactNode {
       return checkReceipt(readReceipt(text), {
         keys: readKeys(kept === '' ? (published?.keys ?? '') : kept),
         issuer: kept === '' ? (published?.issuer ?? null) : null,
-        findRoot,
+        roots: { areNeeded: false, compare: compareListed(findRoot) },
       })
     },
   })

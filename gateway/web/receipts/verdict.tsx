@@ -1,9 +1,9 @@
 import type { ReactNode } from 'react'
 import { isObject, readText } from '../../../core/lib/json.ts'
+import { type Check, type Verdict, judge } from '../../../proto/receipts/check.ts'
 import { Instant } from '../ui/instant.tsx'
 import { Name } from '../ui/name.tsx'
 import { TableBox } from '../ui/table-box.tsx'
-import { type Check, type Verdict, judge } from './check.ts'
 
 /** What all checks together mean, each check, and what the receipt says. */
 export const Result = ({ checks, claims }: Verdict): ReactNode => {

@@ -256,7 +256,7 @@ describe('tollgate archive', () => {
     const receipt = [join(folder, 'receipt.json'), '--jwks', join(folder, 'keys.json')]
     expect((await tollgate('receipt', 'get', 'unpriced', '--out', ...receipt)).code).toBe(0)
     const { text } = await tollgate('receipt', 'verify', ...receipt)
-    expect(text).toContain('ok     place in the day')
+    expect(text).toContain('ok     Place in the day')
     await Promise.all(['receipt', 'keys'].map((name) => rm(join(folder, `${name}.json`))))
     // A restored month stays for thirty days. Then it is archived again, and can be restored again
     // unchanged.

@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll } from 'vitest'
 import { day, observedRate } from '../support.ts'
-import { checkReceipt } from '../../../gateway/web/receipts/check.ts'
-import { readKeys, readReceipt } from '../../../gateway/web/receipts/document.ts'
+import { compareListed } from '../../../gateway/web/receipts/listed.ts'
+import { checkReceipt } from '../../../proto/receipts/check.ts'
+import { readKeys, readReceipt } from '../../../proto/receipts/document.ts'
 import { type BooksWorld, buildRoots, startBooks, tollgate } from './support.ts'
 
 /** A deployment with rates, for tests of receipts and roots. */
@@ -81,7 +82,7 @@ export async function failuresInBrowser(
   const { checks } = await checkReceipt(readReceipt(text), {
     keys: readKeys(JSON.stringify(trusted)),
     issuer: null,
-    findRoot: async () => listed,
+    roots: { areNeeded: false, compare: compareListed(async () => listed) },
   })
   return checks
     .filter(({ isRight, isNeeded = false }) => isRight === false || isNeeded)

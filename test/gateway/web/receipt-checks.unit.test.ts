@@ -1,6 +1,8 @@
 import { CompactSign, exportJWK, generateKeyPair } from 'jose'
 import { describe, expect, it } from 'vitest'
-import { type Trusted, checkReceipt, judge } from '../../../gateway/web/receipts/check.ts'
+import { type FindRoot, compareListed } from '../../../gateway/web/receipts/listed.ts'
+import { checkReceipt, judge } from '../../../proto/receipts/check.ts'
+import type { Key } from '../../../proto/receipts/document.ts'
 
 const { privateKey, publicKey } = await generateKeyPair('ES256')
 const key = { ...(await exportJWK(publicKey)), kid: 'old' }
@@ -17,9 +19,17 @@ const document = {
   root: await sign('tollgate-receipt-root+jwt', { clientId: 'app', day: place.day, treeSize: 1 }),
   proof: { ...place, treeSize: 1, inclusionPath: [] },
 }
-const check = (trusted: Partial<Trusted>) =>
-  checkReceipt(document, { keys: [key], issuer: null, findRoot: async () => null, ...trusted })
-const listed = async (findRoot: Trusted['findRoot']) =>
+interface Answers {
+  readonly keys?: readonly Key[]
+  readonly findRoot?: FindRoot
+}
+const check = ({ keys = [key], findRoot = async () => null }: Answers) =>
+  checkReceipt(document, {
+    keys,
+    issuer: null,
+    roots: { areNeeded: false, compare: compareListed(findRoot) },
+  })
+const listed = async (findRoot: FindRoot) =>
   (await check({ findRoot })).checks.find(({ name }) => name === 'Root that the service lists')
 const refusal = (status: number) => async () => {
   throw Object.assign(new Error('It says no.'), { status })
@@ -30,7 +40,7 @@ describe('checks of a receipt in the browser', () => {
     const { checks, claims } = await check({ keys: [] })
     expect(claims).toBeNull()
     expect(checks).toMatchObject([{ name: 'Signature of the receipt', isRight: null }])
-    expect(checks[0]?.text).toContain('Paste the keys that you kept.')
+    expect(checks[0]?.text).toContain('Use the keys that you kept.')
     expect(judge(checks)).toBe('open')
   })
 

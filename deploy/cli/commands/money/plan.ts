@@ -1,6 +1,6 @@
 import type { Plan } from '../../../../proto/gen/ts-proto/tollgate/plans/v1/plans.ts'
 import { action, createCommand } from '../../command.ts'
-import { readJsonFile } from '../../json-file.ts'
+import { readJsonFile } from '../../read-file.ts'
 import { dollars, percentOfRate, rateOfPercent, usd } from '../../money.ts'
 import {
   type Option,

@@ -3,7 +3,7 @@ import type {
   WhatIfRow,
 } from '../../../../proto/gen/ts-proto/tollgate/billing/v1/whatif.ts'
 import { action, createCommand } from '../../command.ts'
-import { readJsonFile } from '../../json-file.ts'
+import { readJsonFile } from '../../read-file.ts'
 import { dollars } from '../../money.ts'
 import { app, required, toggle } from '../../options.ts'
 import { type Column, cellsOf, table } from '../../output.ts'

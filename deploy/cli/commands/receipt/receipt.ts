@@ -3,13 +3,14 @@ import type {
   Receipt,
   ReceiptRoots,
 } from '../../../../proto/gen/ts-proto/tollgate/books/v1/receipts.ts'
-import { parseObject } from '../../../../core/lib/json.ts'
+import { toMessage } from '../../../../core/lib/process.ts'
 import type { CoreReader } from '../../client.ts'
 import { action, createCommand } from '../../command.ts'
-import { FileError } from '../../json-file.ts'
+import { FileError, readTextFile } from '../../read-file.ts'
 import { type Values, app, appFilter, argument, text } from '../../options.ts'
-import { type Check, type Trusted, checkReceipt } from './check.ts'
-import { type Jwk, keysIn, readKeys, readReceipt, readRoots } from './document.ts'
+import { type Check, type Trusted, checkReceipt, judge } from '../../../../proto/receipts/check.ts'
+import { type Key, readKeys, readReceipt, readRoots } from '../../../../proto/receipts/document.ts'
+import { compareKept } from './roots.ts'
 
 const files = {
   out: text('FILE'),
@@ -43,7 +44,8 @@ const verify = action({
   text:
     'Verifies a receipt without core and database: signatures with the keys of --jwks, or with those that ' +
     '--issuer publishes now; the sums; the proof against the signed root; with --roots also that this root is ' +
-    'among the kept roots and that those form a chain. Prints each check; exits with 1 when one fails.',
+    'among the kept roots and that those form a chain. Prints each check; exits with 1 if one fails, and if the ' +
+    'receipt cannot be checked, because its key is unknown.',
   options: {
     file: argument('FILE'),
     jwks: text('FILE'),
@@ -51,17 +53,17 @@ const verify = action({
     roots: text('FILE'),
   },
   oneOf: [['jwks', 'issuer']],
-  run: async ({ file, ...sources }) => {
-    const checks = await checkFile(file, await trusted(sources))
-    return { ok: checks.every(({ isRight }) => isRight !== false), checks }
-  },
-  json: ({ ok, checks }) => ({ ok, checks: checks.map(toJson) }),
-  lines: ({ ok, checks }) => [
-    ...checks.map(lineOf),
-    ok ? 'the receipt is right' : 'the receipt is NOT right',
-  ],
-  isFailure: ({ ok }) => !ok,
+  run: async ({ file, ...sources }) => checkFile(file, await readTrusted(sources)),
+  json: (checks) => ({ ok: judge(checks) === 'right', checks: checks.map(toJson) }),
+  lines: (checks) => [...checks.map(toLine), conclusions[judge(checks)]],
+  isFailure: (checks) => judge(checks) !== 'right',
 })
+
+const conclusions = {
+  right: 'the receipt is right',
+  wrong: 'the receipt is NOT right',
+  open: 'the receipt could not be checked, so it is neither right nor wrong',
+}
 
 export const receipt = createCommand('receipt', {
   summary: 'gets signed receipts of tickets and daily roots, and checks them offline',
@@ -120,37 +122,55 @@ interface Sources {
 }
 
 /**
- * The keys and roots for the checks. Throws if they cannot be read, so that no verdict on the
- * receipt is printed.
+ * Returns the keys and roots for the checks. Throws if they cannot be read, so that no verdict on
+ * the receipt is printed.
  */
-const trusted = async (values: Sources): Promise<Trusted> => ({
-  keys: await trustedKeys(values),
-  issuer: values.issuer ?? null,
-  roots: values.roots === undefined ? null : await readRoots(values.roots),
-})
+async function readTrusted({ roots: file, ...sources }: Sources): Promise<Trusted> {
+  const signers = { keys: await findKeys(sources), issuer: sources.issuer ?? null }
+  if (file === undefined) return { ...signers, roots: null }
+  const roots = await parse(file, readRoots, rootsMaxBytes)
+  return {
+    ...signers,
+    roots: { areNeeded: true, compare: compareKept(roots, signers) },
+  }
+}
 
-async function checkFile(file: string, against: Trusted): Promise<Check[]> {
-  const document = await readReceipt(file).catch((error: unknown) => {
+async function checkFile(file: string, trusted: Trusted): Promise<readonly Check[]> {
+  try {
+    return (await checkReceipt(await parse(file, readReceipt), trusted)).checks
+  } catch (error) {
     if (!(error instanceof FileError)) throw error
-    return { name: 'file', isRight: false, text: error.message } satisfies Check
-  })
-  return 'isRight' in document ? [document] : checkReceipt(document, against)
+    return [{ name: 'File', isRight: false, text: error.message }]
+  }
+}
+
+const rootsMaxBytes = 64 * 1024 * 1024
+
+/** Reads a file. Throws a FileError if it is unreadable, or if `read` throws. */
+const parse = async <T>(file: string, read: (text: string) => T, maxBytes?: number): Promise<T> =>
+  naming(file, read, await readTextFile(file, maxBytes))
+
+function naming<T>(source: string, read: (text: string) => T, content: string): T {
+  try {
+    return read(content)
+  } catch (error) {
+    throw new FileError(`${source}: ${toMessage(error)}`, { cause: error })
+  }
 }
 
 const fetchMs = 10_000
 
-async function trustedKeys({ jwks, issuer = '' }: Sources): Promise<Jwk[]> {
-  if (jwks !== undefined) return readKeys(jwks)
+async function findKeys({ jwks, issuer = '' }: Omit<Sources, 'roots'>): Promise<Key[]> {
+  if (jwks !== undefined) return parse(jwks, readKeys)
   const url = `${issuer}/jwks`
   const response = await fetch(url, { redirect: 'error', signal: AbortSignal.timeout(fetchMs) })
-  const object = response.ok ? parseObject(await response.text()) : null
-  if (!object) throw new FileError(`${url} returned ${response.status} instead of a JWK set`)
-  return keysIn(object, url)
+  if (!response.ok) throw new FileError(`${url} returned ${response.status} instead of a JWK set`)
+  return naming(url, readKeys, await response.text())
 }
 
-const wordOf = (isRight: boolean | null): string =>
+const toWord = (isRight: boolean | null): string =>
   isRight === null ? '-     ' : isRight ? 'ok    ' : 'WRONG '
 
-const lineOf = ({ name, isRight, text }: Check): string => `${wordOf(isRight)} ${name}: ${text}`
+const toLine = ({ name, isRight, text }: Check): string => `${toWord(isRight)} ${name}: ${text}`
 
 const toJson = ({ name, isRight, text }: Check) => ({ check: name, ok: isRight, detail: text })

@@ -5,14 +5,17 @@ import { type JsonObject, parseObject } from '../../core/lib/json.ts'
 /** A file does not have the expected content. */
 export class FileError extends Error {}
 
+const defaultMax = 1_048_576
+
 /** Reads a JSON object from a file of at most `maxBytes`. Throws a FileError. */
-export async function readJsonFile(file: string, maxBytes = 1_048_576): Promise<JsonObject> {
-  const object = parseObject(await readBounded(file, maxBytes))
+export async function readJsonFile(file: string, maxBytes = defaultMax): Promise<JsonObject> {
+  const object = parseObject(await readTextFile(file, maxBytes))
   if (!object) throw new FileError(`${file} is not a JSON object`)
   return object
 }
 
-async function readBounded(file: string, maxBytes: number): Promise<string> {
+/** Reads a text of at most `maxBytes`. Throws a FileError. */
+export async function readTextFile(file: string, maxBytes = defaultMax): Promise<string> {
   const parts: Buffer[] = []
   let bytes = 0
   try {

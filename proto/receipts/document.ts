@@ -1,7 +1,7 @@
-import { isObject, parseObject } from '../../../core/lib/json.ts'
 import type { JWK } from 'jose'
+import { isObject, parseObject } from '../../core/lib/json.ts'
 
-/** What a reader pastes: untrusted texts, read into documents. */
+/** Reads receipts, keys and roots from untrusted texts. Errors are for the reader. */
 
 export interface Proof {
   readonly day: string
@@ -23,10 +23,11 @@ const pathMax = 64
 const isHash = (value: unknown): value is string =>
   typeof value === 'string' && /^[0-9a-f]{64}$/.test(value)
 
-/** Reads a receipt. Throws an error for the reader if the text is none. */
+/** Reads a receipt. Throws if the text is none. */
 export function readReceipt(text: string): ReceiptDocument {
   const object = parseObject(text)
-  if (!object) throw new Error('This is not JSON. Paste the whole answer of the receipt’s route.')
+  if (!object)
+    throw new Error('This is not a JSON object. Use the whole answer of the receipt’s route.')
   const { receipt, proof = null, root = null } = object
   if (typeof receipt !== 'string') throw new Error('The JSON has no receipt.')
   if (root !== null && typeof root !== 'string') throw new Error('The root is not a text.')
@@ -53,9 +54,27 @@ function toProof(value: unknown): Proof {
 
 export type Key = JWK & { readonly kid: string }
 
-/** Reads the public keys of a JWK set (RFC 7517 section 5). Throws an error for the reader. */
+/** Reads the public keys of a JWK set (RFC 7517 section 5). Throws if the text is none. */
 export function readKeys(text: string): Key[] {
   const keys = parseObject(text)?.['keys']
   if (!Array.isArray(keys)) throw new Error('The keys are not a JWK set.')
   return keys.filter((key): key is Key => isObject(key) && typeof key['kid'] === 'string')
+}
+
+/** The signed root of an app's day. */
+export interface RootDocument {
+  readonly day: string
+  readonly statement: string
+}
+
+/** Reads roots in the format of their route. Throws if the text has none. */
+export function readRoots(text: string): RootDocument[] {
+  const roots = parseObject(text)?.['roots']
+  if (!Array.isArray(roots)) throw new Error('The JSON has no roots.')
+  return roots.map((root: unknown) => {
+    const { day, statement } = isObject(root) ? root : {}
+    if (typeof day !== 'string' || typeof statement !== 'string')
+      throw new Error('A root has no day or no statement.')
+    return { day, statement }
+  })
 }

@@ -1,12 +1,15 @@
 import { compactVerify, decodeProtectedHeader, importJWK } from 'jose'
-import { type JsonObject, isObject, parseObject } from '../../../core/lib/json.ts'
-import { toLeaf } from '../../../proto/receipts/leaf.ts'
-import { statementTypes } from '../../../proto/receipts/statements.ts'
-import { computeSums } from '../../../proto/receipts/sums.ts'
+import { type JsonObject, isObject, parseObject } from '../../core/lib/json.ts'
 import type { Key, Proof, ReceiptDocument } from './document.ts'
-import { rootOf } from './inclusion.ts'
+import { rootOfInclusion } from './inclusion.ts'
+import { leafText, toLeaf } from './leaf.ts'
+import { statementTypes } from './statements.ts'
+import { computeSums } from './sums.ts'
 
-/** Checks a receipt in the browser, by the same steps as `./tollgate receipt verify`. */
+/**
+ * Checks a receipt with keys that the reader trusts (docs/receipts.md, "Verify"). Runs in browsers
+ * and in Node.
+ */
 
 export interface Check {
   readonly name: string
@@ -21,11 +24,15 @@ export interface Trusted {
   readonly keys: readonly Key[]
   /** Null accepts every issuer that the keys belong to. */
   readonly issuer: string | null
-  /**
-   * Returns the root that the service lists for an app's day; null if it lists none. Rejects with
-   * the `status` of a refusal.
-   */
-  readonly findRoot: (clientId: string, day: string) => Promise<string | null>
+  /** Roots that the reader compares with. Null skips that. */
+  readonly roots: TrustedRoots | null
+}
+
+export interface TrustedRoots {
+  /** Whether a receipt whose day has no root yet is wrong. */
+  readonly areNeeded: boolean
+  /** Compares the signed root of a day, whose claims are `day`. */
+  readonly compare: (root: string, day: JsonObject) => Promise<Check[]>
 }
 
 export interface Verdict {
@@ -53,16 +60,17 @@ export async function checkReceipt(document: ReceiptDocument, trusted: Trusted):
   return { checks, claims }
 }
 
-interface Statement {
+export interface Statement {
   readonly check: Check
   /** Null without a right signature. */
   readonly claims: JsonObject | null
 }
 
-async function openStatement(
+/** Verifies the type, the signature and the issuer of a signed statement. Never throws. */
+export async function openStatement(
   kind: keyof typeof statementTypes,
   jws: string,
-  { keys, issuer }: Trusted,
+  { keys, issuer }: Omit<Trusted, 'roots'>,
 ): Promise<Statement> {
   const name = `Signature of the ${kind}`
   const refuse = (text: string): Statement => ({
@@ -94,25 +102,19 @@ const withoutKey = (kid: string, { length }: readonly Key[]) =>
   ({
     isRight: null,
     isNeeded: true,
-    text: `Its key ${kid} is not among the ${length} trusted keys: it is no longer published, or foreign. Paste the keys that you kept.`,
+    text: `Its key ${kid} is not among the ${length} trusted keys: it is no longer published, or foreign. Use the keys that you kept.`,
   }) as const
-
-const sumNames: Readonly<Record<string, string>> = {
-  'network cost': 'Network cost',
-  'retail cost': 'Price for the user',
-  'platform fee': 'Platform fee',
-  'owner charge': 'Charge to the owner',
-  burns: 'Credits that paid',
-}
 
 function checkSums(claims: JsonObject): Check[] {
   try {
-    return computeSums(claims).map((sum) => ({ ...sum, name: sumNames[sum.name] ?? sum.name }))
+    return computeSums(claims)
   } catch (error) {
     const text = error instanceof Error ? error.message : 'a figure is not a number'
     return [{ name: 'Figures', isRight: false, text }]
   }
 }
+
+const placeName = 'Place in the day'
 
 async function checkPlace(
   { proof, root }: ReceiptDocument,
@@ -120,32 +122,49 @@ async function checkPlace(
   trusted: Trusted,
 ): Promise<Check[]> {
   const place = isObject(receipt['place']) ? receipt['place'] : null
-  const name = 'Place in the day'
-  if (!proof || root === null)
-    return [
-      place
-        ? { name, isRight: false, text: 'The receipt was issued with a proof, which is missing.' }
-        : { name, isRight: null, text: 'No root yet. Get the receipt again when its day is over.' },
-    ]
+  if (!proof || root === null) return [place ? lacksProof(place) : lacksRoot(trusted)]
   const isProvisional = place?.['provisional'] === true
   const kind = isProvisional ? 'provisional root' : 'root'
   const statement = await openStatement(kind, root, trusted)
   if (!statement.claims) return [statement.check]
   const of = { proof, receipt, day: statement.claims, place }
+  if (isProvisional)
+    return [
+      statement.check,
+      checkNames(of),
+      checkCharge(of),
+      await checkInclusion(of, 'Place in the charge'),
+      lacksDay(of, trusted),
+    ]
   return [
     statement.check,
     checkNames(of),
-    ...(isProvisional ? [checkCharge(of)] : []),
-    await checkInclusion(of, isProvisional ? 'Place in the charge' : name),
-    isProvisional
-      ? {
-          name,
-          isRight: null,
-          text: 'The root covers the tickets of one charge. Get the receipt again when its day is over.',
-        }
-      : await checkListed(of, root, trusted),
+    await checkInclusion(of, placeName),
+    ...((await trusted.roots?.compare(root, of.day)) ?? []),
   ]
 }
+
+// A receipt with a place was issued with a proof, so the file was cut.
+const lacksProof = ({ day, leafIndex }: JsonObject): Check => ({
+  name: placeName,
+  isRight: false,
+  text: `The receipt names place ${String(leafIndex)} of ${String(day)}, but its proof and root are missing. Get the receipt again.`,
+})
+
+const openUnless = (roots: TrustedRoots | null): false | null => (roots?.areNeeded ? false : null)
+
+const lacksRoot = ({ roots }: Trusted): Check => ({
+  name: placeName,
+  isRight: openUnless(roots),
+  text: 'The day has no root yet. Get the receipt again when its day is over.',
+})
+
+// The root of the day will replace a provisional one, so no kept root can be the same.
+const lacksDay = ({ day }: Proved, { roots }: Trusted): Check => ({
+  name: placeName,
+  isRight: openUnless(roots),
+  text: `The root is provisional: it covers the tickets of one charge. Get the receipt again when ${String(day['day'])} is over.`,
+})
 
 interface Proved {
   readonly proof: Proof
@@ -184,7 +203,7 @@ const checkCharge = (of: Proved): Check => ({
 
 async function checkInclusion({ proof, receipt, day }: Proved, name: string): Promise<Check> {
   const leaf = toLeaf(receipt['ticket'])
-  const root = leaf && (await rootOf(leaf, proof))
+  const root = leaf && (await rootOfInclusion(new TextEncoder().encode(leafText(leaf)), proof))
   const isRight = root !== null && root === day['rootHash']
   const steps = `${proof.inclusionPath.length} hashes`
   const text = isRight
@@ -192,32 +211,3 @@ async function checkInclusion({ proof, receipt, day }: Proved, name: string): Pr
     : `${steps} do not lead from the ticket to the signed root ${String(day['rootHash'])}.`
   return { name, isRight, text }
 }
-
-/** Checks that the service shows everybody this root of the day. */
-async function checkListed({ day }: Proved, root: string, trusted: Trusted): Promise<Check> {
-  const name = 'Root that the service lists'
-  let listed: string | null
-  try {
-    listed = await trusted.findRoot(String(day['clientId']), String(day['day']))
-  } catch (error) {
-    if (!isHidden(error)) {
-      const text = `The list could not be read: ${error instanceof Error ? error.message : String(error)}`
-      return { name, isRight: null, isNeeded: true, text }
-    }
-    listed = null
-  }
-  if (listed === null)
-    return { name, isRight: null, text: 'The service lists no root of this app and day to you.' }
-  const isRight = listed === root
-  return {
-    name,
-    isRight,
-    text: isRight
-      ? 'The service lists the same root for this day.'
-      : 'The service lists another root for this day.',
-  }
-}
-
-// Roots of other apps are refused like those of unknown ones.
-const isHidden = (error: unknown): boolean =>
-  isObject(error) && (error['status'] === 403 || error['status'] === 404)

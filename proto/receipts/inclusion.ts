@@ -1,16 +1,15 @@
-import { type Leaf, leafText } from '../../../proto/receipts/leaf.ts'
 import type { Proof } from './document.ts'
 
 /**
- * Computes the root of a tree of RFC 9162 from a ticket and its inclusion path (section 2.1.3.2),
- * in hexadecimal. Returns null if the path cannot belong to such a tree.
+ * Computes the root of a tree of RFC 9162 from a leaf and its inclusion path (section 2.1.3.2), in
+ * hexadecimal. Returns null if the path cannot belong to such a tree.
  */
-export async function rootOf(
-  leaf: Leaf,
-  { leafIndex, treeSize, inclusionPath }: Proof,
+export async function rootOfInclusion(
+  leaf: Uint8Array,
+  { leafIndex, treeSize, inclusionPath }: Omit<Proof, 'day'>,
 ): Promise<string | null> {
   if (!isPlace(leafIndex, treeSize)) return null
-  let node = await sha256(Uint8Array.of(0), new TextEncoder().encode(leafText(leaf)))
+  let node = await sha256(Uint8Array.of(0), leaf)
   let [place, last] = [leafIndex, treeSize - 1]
   for (const sibling of inclusionPath.map(fromHex)) {
     if (last === 0) return null
