@@ -18,10 +18,10 @@ import { openStream } from './topic.ts'
  * Replaces every process of a deployment under load, or only watches the load (test/README.md,
  * "Rolling"). Prints figures; exits with 1 if a promise is broken.
  */
-const usage = `npm run roll -- [--from TAG] [--percent N] [--calls N] [--users N]
+const usage = `npm run roll -- [--from RELEASE] [--percent N] [--calls N] [--users N]
 npm run soak:load -- [--minutes N] [--percent N] [--calls N] [--users N]
-  --from TAG    start with the code of this release (or commit), migrate under load, and replace it
-                by this one
+  --from RELEASE  start with the code of this tag or commit, or of the last release ("last"), migrate
+                under load, and replace it by this one
   --minutes N   replace nothing: watch memory and tables for N minutes
   --percent N   of the measured capacity, 60 by default
   --calls N     authorizations a second, instead of a share of the capacity; at most 2000 otherwise

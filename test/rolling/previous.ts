@@ -9,12 +9,13 @@ const root = join(import.meta.dirname, '../..')
 const outputMax = 64 * 1024 * 1024
 
 /**
- * Returns the folder with the code of a tag or commit, its own dependencies and generated code.
- * Prepares it once, in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE).
+ * Returns the folder with the code of a tag or commit, its own dependencies and generated code;
+ * `last` is the last release. Prepares it once, in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE).
  */
-export async function prepareRelease(tag: string): Promise<string> {
+export async function prepareRelease(name: string): Promise<string> {
+  const tag = name === 'last' ? await findLastRelease() : name
   if (!/^(v\d+\.\d+\.\d+|[0-9a-f]{7,40})$/.test(tag))
-    throw new Error(`${tag} is neither the tag of a release nor a commit`)
+    throw new Error(`${tag} is neither the tag of a release nor a commit, nor "last"`)
   const cache = process.env['TOLLGATE_CI_CACHE'] ?? join(homedir(), '.cache/tollgate-ci')
   const { stdout } = await run('git', ['rev-parse', '--short=12', `${tag}^{commit}`], { cwd: root })
   const folder = join(cache, `release-${tag}-${stdout.trim()}`)
@@ -35,6 +36,22 @@ export async function prepareRelease(tag: string): Promise<string> {
     if (!(await exists(folder))) throw error
   }
   return folder
+}
+
+/**
+ * Returns the commit of the last release before this one, by its subject (CONTRIBUTING.md,
+ * "Releases"), because clones often lack tags. Throws if the clone has none.
+ */
+async function findLastRelease(): Promise<string> {
+  const subject = ['--extended-regexp', '--grep=^release: [0-9]+\\.[0-9]+\\.[0-9]+$']
+  const args = ['log', '--max-count=1', '--format=%H', ...subject, 'HEAD^']
+  const { stdout } = await run('git', args, { cwd: root })
+  const commit = stdout.trim()
+  if (commit === '')
+    throw new Error(
+      'this clone has no commit "release: X.Y.Z": fetch the whole history, or name a commit by --from',
+    )
+  return commit
 }
 
 const exists = (path: string): Promise<boolean> =>
