@@ -20,7 +20,7 @@ const read = (path: string): string => readFileSync(join(root, path), 'utf8')
 const measured = files.flatMap((path) => measureFile(path))
 
 function measureFile(path: string): { path: string; kind: Kind; found: Measured }[] {
-  if (/\.(?:ts|mjs)$/.test(path)) {
+  if (/\.(?:tsx?|mjs)$/.test(path)) {
     const { comments, titles } = measureSource(path, read(path))
     return [
       { path, kind: 'comments', found: comments },
