@@ -54,6 +54,8 @@ const orders: Readonly<Record<string, readonly (readonly string[])[]>> = {
   'core/plans': [['subscriptions'], ['sync'], ['offers'], ['catalog'], ['prices']],
   'core/tokens': [['grants'], ['revocation'], ['login'], ['devices', 'issuer', 'sessions']],
   'core/usage': [['feed', 'history', 'meters', 'tickets']],
+  deploy: [['all-in-one'], ['cli'], ['local']],
+  'gateway/platform-api': [['me'], ['oidc'], ['signer']],
   gateway: [['builder-api'], ['platform-api'], ['pages'], ['limits'], ['auth'], ['http'], ['core']],
   sidecar: [
     ['explain'],

@@ -2,7 +2,7 @@ import type { CoreAddress } from '../../core/lib/core-link/address.ts'
 import { newSecret } from '../../core/lib/crypto.ts'
 import { DomainError, type Reason } from '../../proto/errors.ts'
 import { basic, type CoreClient, connectCore } from '../cli/client.ts'
-import { type Quickstart, readQuickstart, writeQuickstart } from './data-dir.ts'
+import { type Quickstart, readQuickstart, writeQuickstart } from '../local/data-dir.ts'
 
 export type Addresses = Pick<
   Quickstart,

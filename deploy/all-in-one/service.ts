@@ -19,11 +19,11 @@ import {
   newSecrets,
   openDataDir,
   type Quickstart,
-} from './data-dir.ts'
+} from '../local/data-dir.ts'
 import { openLogFile } from './log-file.ts'
 import { ensureQuickstart } from './quickstart.ts'
 import { type Settings, nameEdge, toParts, readSettings, setVariables } from './settings.ts'
-import { applyPortBase, choosePorts, requireFreePorts } from './ports.ts'
+import { applyPortBase, choosePorts, requireFreePorts } from '../local/ports.ts'
 import { type Stopping, createStopping } from './shutdown.ts'
 
 export interface Service {

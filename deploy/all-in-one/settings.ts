@@ -5,7 +5,7 @@ import { readAdminHost, readLogLevel } from '../../core/lib/settings/shared.ts'
 import { readTelemetry } from '../../core/lib/telemetry/config.ts'
 import { readGatewayConfig } from '../../gateway/config.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
-import { readPorts } from './ports.ts'
+import { readPorts } from '../local/ports.ts'
 
 /** Returns the variables with a value; empty ones count as unset. */
 export const setVariables = (environment: Env): Env =>

@@ -1,5 +1,5 @@
 import { relative } from 'node:path'
-import { type Quickstart, quickstartPath } from './data-dir.ts'
+import { type Quickstart, quickstartPath } from '../local/data-dir.ts'
 import type { Service } from './service.ts'
 
 /** Returns the text that `npm start` prints when the service is up. */

@@ -6,8 +6,8 @@ import { readAdminHost, readLogLevel } from '../../core/lib/settings/shared.ts'
 import { readTelemetry } from '../../core/lib/telemetry/config.ts'
 import { readGatewayConfig } from '../../gateway/config.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
-import { resolveDataDir } from '../all-in-one/data-dir.ts'
-import { applyPortBase, readPorts } from '../all-in-one/ports.ts'
+import { resolveDataDir } from '../local/data-dir.ts'
+import { applyPortBase, readPorts } from '../local/ports.ts'
 
 /** Settings that `npm start` generates if they are not set. */
 const providedSettings: ReadonlySet<string> = new Set([

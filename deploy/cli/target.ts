@@ -2,7 +2,7 @@ import { currentValue } from '../../core/lib/settings/reloadable.ts'
 import { createEnvReader } from '../../core/lib/env.ts'
 import { readEnvironment } from '../../core/lib/settings/environment.ts'
 import { type CoreAddress, readCoreAddress } from '../../core/lib/core-link/address.ts'
-import { resolveDataDir, findServiceToken, readQuickstart } from '../all-in-one/data-dir.ts'
+import { resolveDataDir, findServiceToken, readQuickstart } from '../local/data-dir.ts'
 
 export interface CoreTarget {
   readonly address: CoreAddress

@@ -11,7 +11,7 @@ import {
   usdMicros,
   wei,
 } from '../../core/lib/money.ts'
-import type { Quickstart } from '../all-in-one/data-dir.ts'
+import type { Quickstart } from '../local/data-dir.ts'
 import type { SignerDouble } from '../signer-double/signer-double.ts'
 import { type DemoApi, createDemoApi } from './api.ts'
 import { type Screen, usd } from './screen.ts'

@@ -1,5 +1,5 @@
 import { basic } from '../cli/client.ts'
-import type { Quickstart } from '../all-in-one/data-dir.ts'
+import type { Quickstart } from '../local/data-dir.ts'
 
 export interface Balance {
   readonly balanceUsdMicros: string

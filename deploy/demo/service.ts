@@ -1,6 +1,6 @@
 import { readEnvironment } from '../../core/lib/settings/environment.ts'
 import { ethRate, parseDecimal18 } from '../../core/lib/money.ts'
-import { type Quickstart, readQuickstart, resolveDataDir } from '../all-in-one/data-dir.ts'
+import { type Quickstart, readQuickstart, resolveDataDir } from '../local/data-dir.ts'
 import { changeCore, withCore } from '../cli/command.ts'
 import { findCore, requireConsent } from '../cli/target.ts'
 import type { Screen } from './screen.ts'

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { newSecret } from '../../core/lib/crypto.ts'
-import type { Quickstart } from '../all-in-one/data-dir.ts'
+import type { Quickstart } from '../local/data-dir.ts'
 import { basic } from '../cli/client.ts'
 import { changeCore } from '../cli/command.ts'
 import { type Browser, createBrowser, pathOf } from './browser.ts'

@@ -1,4 +1,4 @@
-import type { Quickstart } from '../all-in-one/data-dir.ts'
+import type { Quickstart } from '../local/data-dir.ts'
 import { directSink } from '../signer-double/events/direct-sink.ts'
 import { type SignerDouble, createSignerDouble } from '../signer-double/signer-double.ts'
 import type { Rate } from './service.ts'

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Browser, chromium } from 'playwright-core'
-import type { Quickstart } from '../all-in-one/data-dir.ts'
+import type { Quickstart } from '../local/data-dir.ts'
 import { basic } from '../cli/client.ts'
 import { createAppApi } from '../demo/api.ts'
 

@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Quickstart, readQuickstart } from '../../deploy/all-in-one/data-dir.ts'
+import { type Quickstart, readQuickstart } from '../../deploy/local/data-dir.ts'
 import type { Bench } from './row.ts'
 
 const root = join(import.meta.dirname, '../..')

@@ -11,7 +11,7 @@ import {
   wei,
 } from '../../core/lib/money.ts'
 import { basic } from '../../deploy/cli/client.ts'
-import { quickstartPath } from '../../deploy/all-in-one/data-dir.ts'
+import { quickstartPath } from '../../deploy/local/data-dir.ts'
 import { directSink } from '../../deploy/signer-double/events/direct-sink.ts'
 import { type SignerDouble, createSignerDouble } from '../../deploy/signer-double/signer-double.ts'
 import { kafkaSink } from '../../deploy/signer-double/events/sinks.ts'

@@ -1,7 +1,7 @@
 import * as oidc from 'openid-client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { findServiceToken } from '../../deploy/all-in-one/data-dir.ts'
+import { findServiceToken } from '../../deploy/local/data-dir.ts'
 import { connectCore } from '../../deploy/cli/client.ts'
 import { claimsOf } from '../gateway/platform-api/oidc/support.ts'
 import type { Browser, Page } from '../support/web/interop-browser.ts'

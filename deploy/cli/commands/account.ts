@@ -1,5 +1,5 @@
 import { readEnvironment } from '../../../core/lib/settings/environment.ts'
-import { resolveDataDir, readQuickstart } from '../../all-in-one/data-dir.ts'
+import { resolveDataDir, readQuickstart } from '../../local/data-dir.ts'
 import { action, createCommand } from '../command.ts'
 import { UsageError, page, parseYesNo, parsed, required, text, toggle } from '../options.ts'
 import { dollars, usd } from '../money.ts'

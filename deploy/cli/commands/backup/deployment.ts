@@ -6,12 +6,7 @@ import { type Env, createEnvReader } from '../../../../core/lib/env.ts'
 import { readEnvironment } from '../../../../core/lib/settings/environment.ts'
 import type { Pool } from '../../../../core/lib/sql.ts'
 import { readPeppers, readSealingSecrets } from '../../../../core/shared/config.ts'
-import {
-  findSecrets,
-  loadSecrets,
-  openDataDir,
-  resolveDataDir,
-} from '../../../all-in-one/data-dir.ts'
+import { findSecrets, loadSecrets, openDataDir, resolveDataDir } from '../../../local/data-dir.ts'
 import { withPool } from '../../command-pool.ts'
 import { readPassphrase } from '../../settings.ts'
 import { findDatabaseUrl } from '../migrate.ts'
