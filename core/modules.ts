@@ -79,7 +79,7 @@ export function createModules(shared: Shared, config: CoreConfig, outside: Outsi
   const identity = add(createIdentityModule(shared, { ...people, ...ending }))
   const tickets = { config: config.metering, backend, ledger, plans, cuts, users: identity.users }
   const metering = add(createMeteringModule(shared, tickets))
-  const spending = { config: config.escrow, ledger, backend, plans, identity, metering }
+  const spending = { ...billing, config: config.escrow, ledger, backend, plans, identity, metering }
   const allowances = add(createAllowancesModule(shared, spending))
   const keys = add(createKeysModule(shared, { identity }))
   const credentials = { config: config.tokens, identity, allowances, keys }

@@ -17,7 +17,7 @@ import type { Ledger } from './ledger/ledger.ts'
 import { createLimitsRpc } from './limits/rpc.ts'
 import { createLimits } from './limits/service.ts'
 import { createNetworkQuota } from './exposure/quota.ts'
-import { type CreditQuota, createCreditQuota } from './credit/quota.ts'
+import { type CreditQuota, type IsConnected, createCreditQuota } from './credit/quota.ts'
 import { createAllowancesRpc, createCreditQuotaRpc, createNetworkQuotaRpc } from './rpc.ts'
 import { createAllowances } from './credit/allowances.ts'
 import { createTopUps } from './credit/top-ups.ts'
@@ -30,6 +30,7 @@ export interface AllowancesOthers {
   readonly plans: PlansApi
   readonly identity: IdentityApi
   readonly metering: MeteringApi
+  readonly connections: { readonly isConnected: IsConnected }
 }
 
 const sweepsMax = 100
@@ -38,11 +39,11 @@ const renewRoundMs = 30_000
 /** Allowances of users, their balances, and corrections by operators. */
 export function createAllowancesModule(
   shared: Shared,
-  { config, ledger, backend, plans, identity: { users }, metering }: AllowancesOthers,
+  { config, ledger, backend, plans, identity: { users }, metering, connections }: AllowancesOthers,
 ) {
   const { pool, log, now, clocks, idempotency, invalidations } = shared
   const deps = { pool, ledger, users, idempotency, invalidations, log, now }
-  const quota = createCreditQuota({ pool, now, defaultMax: config.manualCreditMax })
+  const quota = createCreditQuota({ pool, now, ...connections, defaultMax: config.manualCreditMax })
   const allowances = createAllowances({
     ...deps,
     clocks,

@@ -71,7 +71,12 @@ export function wireCore(url: string) {
     users,
     idempotency,
     invalidations,
-    quota: createCreditQuota({ pool, now, defaultMax: usdMicros(10n ** 15n) }),
+    quota: createCreditQuota({
+      pool,
+      now,
+      isConnected: async () => false,
+      defaultMax: usdMicros(10n ** 15n),
+    }),
     countUnpriced: createUnpricedCount(pool),
     requireFeature: async () => {},
     log,

@@ -25,6 +25,20 @@ export async function raiseBound(
   return rowCount === 1
 }
 
+/**
+ * Raises the app's bound above any limit, and locks its row. Returns false if the app has no row.
+ */
+export async function addToBound(
+  db: Db,
+  app: AppId,
+  { amount, at }: { amount: bigint; at: Date },
+): Promise<boolean> {
+  const { rowCount } = await db.query(sql`
+    update credit_quotas set bound_attos = bound_attos + ${amount}::numeric, updated_at = ${at}
+    where app_id = ${app}`)
+  return rowCount === 1
+}
+
 /** Locks the app's row and inserts it if missing. Returns its limit. */
 export async function lockQuota(db: Db, app: AppId, at: Date): Promise<bigint | null> {
   const row = await one<LimitRow>(

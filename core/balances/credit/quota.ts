@@ -17,15 +17,19 @@ interface QuotaActor {
 export interface CreditQuotaDeps extends Pick<Shared, 'pool' | 'now'> {
   /** Default quota per app. */
   readonly defaultMax: UsdMicros
+  readonly isConnected: IsConnected
 }
 
+/** Whether the app's account at the payment processor can take payments. */
+export type IsConnected = (db: Db, app: AppId) => Promise<boolean>
+
 /**
- * Limits the unspent credit that an app may give its users through the API (docs/decisions/42.md).
- * No app has a payment processor yet, so it applies to all apps. Each credit raises an upper bound,
- * stored in one row per app. The exact sum is counted again only when the bound would exceed the
- * quota, under the lock of that row.
+ * Limits the unspent credit that an app may give its users through the API, until its account at the
+ * payment processor is connected (docs/decisions/42.md). Each credit raises an upper bound, stored
+ * in one row per app. The exact sum is counted again only when the bound would exceed the quota,
+ * under the lock of that row.
  */
-export function createCreditQuota({ pool, defaultMax, now }: CreditQuotaDeps) {
+export function createCreditQuota({ pool, defaultMax, now, isConnected }: CreditQuotaDeps) {
   const fallback = microsToAttos(defaultMax)
 
   /**
@@ -36,9 +40,12 @@ export function createCreditQuota({ pool, defaultMax, now }: CreditQuotaDeps) {
   async function count(db: Db, app: AppId, amount: UsdAttos): Promise<void> {
     const at = now()
     if (await store.raiseBound(db, app, { amount, fallback, at })) return
+    const isLimited = !(await isConnected(db, app))
+    // The bound stays true for the day on which the app disconnects.
+    if (!isLimited && (await store.addToBound(db, app, { amount, at }))) return
     const max = (await store.lockQuota(db, app, at)) ?? fallback
     const sum = await store.outstandingCredit(db, app, at)
-    if (sum > max)
+    if (isLimited && sum > max)
       throw new DomainError(
         'CONFLICT',
         `quota manual credit per app: its users would have ${usd(sum)} of ${usd(max)} USD unspent; a platform admin can raise it`,

@@ -57,6 +57,10 @@ export function createConnections(deps: ConnectionsDeps) {
     return toConnection(current)
   }
 
+  /** Whether the app's account can take payments. */
+  const isConnected = async (db: Db, app: AppId): Promise<boolean> =>
+    (await findConnection(db, app)).status === 'connected'
+
   /**
    * Returns the app's account, which can take payments. Throws STRIPE_CONNECT_REQUIRED or
    * STRIPE_CONNECT_PENDING without one.
@@ -167,6 +171,7 @@ export function createConnections(deps: ConnectionsDeps) {
   return {
     kind,
     findConnection,
+    isConnected,
     requireAccount,
     connect,
     complete,

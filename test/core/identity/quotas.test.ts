@@ -20,7 +20,11 @@ let people: accounts.AccountServiceClient
 let credit: quotas.CreditQuotaServiceClient
 
 beforeAll(async () => {
-  test = await startTestCore({ QUOTA_APPS_PER_OWNER: '3', QUOTA_MANUAL_CREDIT_USD: '10' })
+  test = await startTestCore({
+    QUOTA_APPS_PER_OWNER: '3',
+    QUOTA_MANUAL_CREDIT_USD: '10',
+    PAYMENT_PROCESSOR: 'simulated',
+  })
   const insecure = credentials.createInsecure()
   people = new accounts.AccountServiceClient(test.core.target, insecure)
   credit = new quotas.CreditQuotaServiceClient(test.core.target, insecure)
@@ -145,6 +149,31 @@ describe('the quota of manual credit per app', () => {
     })
     expect(await outcome(give(app, 'u1', 4_000_000))).toBe('CONFLICT')
     expect(await outcome(give(app, 'u1', 3_000_000))).toBe('OK')
+  })
+
+  it('ends while the app has an account that takes payments', async () => {
+    const app = await newApp()
+    await test.sql.query(
+      `insert into processor_accounts (app_id, id, processor, plane, account, charges_enabled, payouts_enabled, details_submitted,
+         connected_at, created_at, read_at)
+       select app_id, gen_random_uuid(), 'simulated', 'live', 'acct_quota', false, false, true, now(), now(), now()
+       from clients where client_id = $1`,
+      [app.clientId],
+    )
+    const setCharges = (on: boolean) =>
+      test.sql.query(
+        "update processor_accounts set charges_enabled = $1 where account = 'acct_quota'",
+        [on],
+      )
+    // Without a row of the quota, and with one.
+    expect(await outcome(give(app, 'u0', 11_000_000))).toBe('CONFLICT')
+    await setCharges(true)
+    expect(await outcome(give(app, 'u0', 11_000_000))).toBe('OK')
+    expect(await outcome(give(app, 'u0', 2_000_000))).toBe('OK')
+    await setCharges(false)
+    expect(await refusal(give(app, 'u0', 1_000_000))).toMatchObject({
+      message: expect.stringContaining('would have 14 of 10 USD unspent'),
+    })
   })
 
   it('is raised by platform admins and operators, with an audit row', async () => {
