@@ -1,4 +1,4 @@
--- Credit lines: the debt that an account may run up, and the payments of debt (docs/escrow.md, "Credit line").
+-- Credit lines: the debt that an account may run up, and the payments of debt (docs/escrow-credit.md, "Credit line").
 alter table balances
   -- 0 unless a paid plan and a chargeable card are known.
   add column ceiling_attos numeric(38,0) not null default 0,

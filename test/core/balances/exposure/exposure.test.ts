@@ -29,7 +29,7 @@ import {
 } from '../escrow/granting.ts'
 import { newOwnedApp, sellStarter, setOwnerAccount } from './owned-apps.ts'
 
-/** The account of an owner bounds what its apps cost (docs/escrow.md, "The owner's account"). */
+/** The account of an owner bounds what its apps cost (docs/escrow-credit.md, "The owner's account"). */
 
 let core: TestCore
 let quotas: NetworkQuotaServiceClient
