@@ -32,6 +32,7 @@ const domains = [
  */
 const orders: Readonly<Record<string, readonly (readonly string[])[]>> = {
   'core/balances': [['credit'], ['ledger'], ['escrow'], ['limits'], ['exposure'], ['accounts']],
+  'core/balances/escrow': [['granting'], ['stores'], ['reports']],
   'core/billing': [
     ['orders'],
     ['collection'],

@@ -1,7 +1,7 @@
 import type { Db } from '../../lib/sql.ts'
 import type { UserKey } from '../../shared/ids.ts'
 import { createLend } from './granting/lend.ts'
-import { type EscrowDeps, createLocking } from './granting/locking.ts'
+import { type EscrowDeps, createLocking } from './locking.ts'
 import { createReserve } from './granting/reserve.ts'
 import { createReports } from './reports/report.ts'
 

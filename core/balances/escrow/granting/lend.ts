@@ -6,7 +6,7 @@ import type { Leases } from '../leases.ts'
 import type { JoinedSession, Lease, SidecarProcess } from '../port.ts'
 import { knownUntil } from '../reports/contact.ts'
 import { type LendCall, graceSeconds, lendTo } from './lending.ts'
-import { type EscrowDeps, type Locking, type Payers, notOwner, usersOf } from './locking.ts'
+import { type EscrowDeps, type Locking, type Payers, notOwner, usersOf } from '../locking.ts'
 
 export interface LendRequest {
   readonly process: SidecarProcess

@@ -13,7 +13,7 @@ import {
 import { type Account, toAppTime } from '../../accounts/account.ts'
 import { freeAt, uncommittedAt, unheldAt } from '../../accounts/credits.ts'
 import { type SpendRefusal, spendingAt } from '../../accounts/spending.ts'
-import { type Leases, leaseRemainder } from '../leases.ts'
+import type { Leases } from '../leases.ts'
 import type { Lease, SidecarProcess } from '../port.ts'
 import { computeSlice } from './slices.ts'
 
@@ -181,15 +181,3 @@ const newLease = (
   recalledAt: null,
   retailRatio,
 })
-
-/**
- * Debits up to `amount` from a lease and from `account.lent`. Returns the part that the lease had
- * left.
- */
-export function lower(account: Account, lease: Lease, amount: UsdAttos): UsdAttos {
-  const rest = leaseRemainder(lease)
-  const part = usdAttos(amount < rest ? amount : rest)
-  lease.used = usdAttos(lease.used + part)
-  account.lent = usdAttos(account.lent - part)
-  return part
-}

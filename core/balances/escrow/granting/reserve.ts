@@ -11,7 +11,7 @@ import type { Leases } from '../leases.ts'
 import type { NewAuthorisation, SidecarProcess } from '../port.ts'
 import { type AuthorisedCall, toSessionChange } from '../reports/reporting.ts'
 import { reservationSeconds } from './lending.ts'
-import type { EscrowDeps, Locking, Payers } from './locking.ts'
+import type { EscrowDeps, Locking, Payers } from '../locking.ts'
 
 export interface ReserveCall extends AuthorisedCall {
   readonly process: SidecarProcess

@@ -2,7 +2,6 @@ import type { UserKey } from '../../../shared/ids.ts'
 import { type UsdAttos, divCeil, usdAttos } from '../../../lib/money.ts'
 import type { Account } from '../../accounts/account.ts'
 import { type Leases, leaseRemainder } from '../leases.ts'
-import { lower } from '../granting/lending.ts'
 import { removeNumbers } from './number-ranges.ts'
 import type {
   EarlyMatch,
@@ -223,3 +222,15 @@ export const toProof = ({ appId, userId, sessionId, sequence }: RefusedCall): Pr
   sessionId,
   sequence: sequence - 1n,
 })
+
+/**
+ * Debits up to `amount` from a lease and from `account.lent`. Returns the part that the lease had
+ * left.
+ */
+function lower(account: Account, lease: Lease, amount: UsdAttos): UsdAttos {
+  const rest = leaseRemainder(lease)
+  const part = usdAttos(amount < rest ? amount : rest)
+  lease.used = usdAttos(lease.used + part)
+  account.lent = usdAttos(account.lent - part)
+  return part
+}
