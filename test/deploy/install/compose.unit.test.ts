@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -10,6 +10,7 @@ import { secretNames } from '../../../core/lib/settings/names.ts'
 import { unknownSettings } from '../../../core/lib/settings/unknown.ts'
 import { tollgate } from '../cli/support.ts'
 import { type ComposeService, interpolate, readComposeFolder } from './compose-file.ts'
+import { startSigner } from './signer-entrypoint.ts'
 
 const processes = ['core', 'gateway', 'sidecar', 'collector']
 let parent: string
@@ -133,6 +134,25 @@ describe('compose.yaml', () => {
       'Authorization:Bearer $(cut -d, -f1 /run/secrets/webhook-secret)',
     )
     expect(definition['secrets']).toEqual(['webhook-secret'])
+    expect(service('signer').environment).toEqual({ LP_ETHURL: '' })
+    expect(command).toContain('-ethKeystorePath=/signer/keystore')
+  })
+
+  it('starts livepeer with the first secret, only if the folder keystore has a key file', async () => {
+    const entrypoint = service('signer').definition['entrypoint']
+    const script = Array.isArray(entrypoint) ? entrypoint[2] : ''
+    const signer = join(folder, 'signer')
+    const secret = join(parent, 'rotated')
+    await writeFile(secret, 'new,old')
+    const start = () => startSigner(String(script), { signer, secret })
+    const refusal = { code: 1, text: expect.stringContaining('no key file') }
+    expect(start()).toEqual(refusal)
+    await writeFile(join(signer, 'keystore/UTC--key'), '{}')
+    expect(start()).toEqual({ code: 0, text: 'Authorization:Bearer new -one -two\n' })
+    // From a file in place of the folder, livepeer would read the account's address only.
+    await rm(join(signer, 'keystore'), { recursive: true })
+    await writeFile(join(signer, 'keystore'), '{}')
+    expect(start()).toEqual(refusal)
   })
 
   it('runs our processes without root, write access and capabilities', () => {
@@ -201,6 +221,7 @@ describe('compose.yaml', () => {
       job_name: 'tollgate',
       static_configs: [{ targets: ['core:9464', 'gateway:9464', 'sidecar:9464'] }],
       dns_sd_configs: [{ names: ['collector'], type: 'A', port: 9464 }],
+      relabel_configs: [{ source_labels: ['__meta_dns_name'], target_label: 'part' }],
     })
   })
 

@@ -38,7 +38,7 @@ describe('tollgate init', () => {
     const dirs = [join(parent, 'one'), join(parent, 'two')]
     for (const dir of dirs) expect((await tollgate('init', '--dir', dir)).code).toBe(0)
     for (const dir of dirs) {
-      for (const name of ['secrets', 'spool', 'signer'])
+      for (const name of ['secrets', 'spool', 'signer', 'signer/keystore'])
         expect((await stat(join(dir, name))).mode & 0o777).toBe(0o700)
       const files = (await readdir(join(dir, 'secrets'))).map((name) => join(dir, 'secrets', name))
       for (const file of [...files, join(dir, '.env')])

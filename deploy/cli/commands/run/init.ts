@@ -83,7 +83,7 @@ async function fill(
     await cp(from, join(folder, name), { recursive: true })
   }
   await writePrivate(join(folder, '.env'), environment({ user, ...options }))
-  for (const name of ['secrets', 'spool', 'signer'])
+  for (const name of ['secrets', 'spool', 'signer', 'signer/keystore'])
     await mkdir(join(folder, name), { mode: 0o700 })
   for (const [name, secret] of Object.entries(newSecrets()))
     await writePrivate(join(folder, 'secrets', name), secret)
