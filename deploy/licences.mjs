@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { listShipped } from './shipped.mjs'
 
 /**
  * `npm run licences` lists the packages of the lock file with their licences. With `--check` it
@@ -22,13 +23,15 @@ const allowed = new Set([
 const allowedForTools = new Set([...allowed, 'MPL-2.0', 'PSF-2.0', 'Python-2.0'])
 
 const lock = process.env.TOLLGATE_LOCK_FILE ?? new URL('../package-lock.json', import.meta.url)
-const packages = Object.entries(JSON.parse(readFileSync(lock, 'utf8')).packages)
+const { packages: locked } = JSON.parse(readFileSync(lock, 'utf8'))
+const shipped = listShipped(locked)
+const packages = Object.entries(locked)
   .filter(([path]) => path !== '')
-  .map(([path, { version, license, dev }]) => ({
+  .map(([path, { version, license }]) => ({
     name: path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length),
     version,
     licence: license ?? 'none',
-    use: dev ? 'tool' : 'product',
+    use: shipped.has(path) ? 'product' : 'tool',
   }))
 
 /** Whether an SPDX expression is allowed: all parts of an AND, any part of an OR. */

@@ -20,6 +20,38 @@ const compress: Plugin = {
   },
 }
 
+/** Stores the licences of the bundled packages, which require it, and names them in the document. */
+function licences(): Plugin {
+  let file = ''
+  return {
+    name: 'licences',
+    apply: 'build',
+    generateBundle(_, bundle) {
+      const modules = Object.values(bundle).flatMap((output) =>
+        output.type === 'chunk' ? Object.keys(output.modules) : [],
+      )
+      const source = [...new Set(modules.flatMap(toPackageFolder))].toSorted().map(toNotice)
+      const asset = { type: 'asset', name: 'licences.txt', source: source.join('\n') } as const
+      file = this.getFileName(this.emitFile(asset))
+    },
+    transformIndexHtml: {
+      order: 'post',
+      handler: () => [{ tag: 'link', attrs: { rel: 'license', href: `/app/${file}` } }],
+    },
+  }
+}
+
+/** The folder of the package that has the module; empty for our own. */
+const toPackageFolder = (module: string): string[] =>
+  /^\/.*\/node_modules\/(?:@[^/]+\/)?[^/]+/.exec(module)?.slice(0, 1) ?? []
+
+function toNotice(folder: string): string {
+  const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
+  const file = readdirSync(folder).find((entry) => /^licen[cs]e/i.test(entry))
+  if (file === undefined) throw new Error(`${name} has no file with its licence`)
+  return `${name} ${version} (${license})\n\n${readFileSync(join(folder, file), 'utf8')}`
+}
+
 /**
  * Builds the dashboard into `dist/`, which the gateway serves at /app. `npx vite gateway/web` serves
  * the sources instead, and sends every other path to a gateway at TOLLGATE_URL.
@@ -27,7 +59,7 @@ const compress: Plugin = {
 export default defineConfig({
   root: import.meta.dirname,
   base: '/app/',
-  plugins: [react(), compress],
+  plugins: [react(), licences(), compress],
   build: {
     outDir: 'dist',
     emptyOutDir: true,

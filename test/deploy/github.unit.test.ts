@@ -14,8 +14,37 @@ describe('the workflows', () => {
     const workflow = asRecord(parse(read('.github/workflows/ci.yml')))
     const job = asRecord(asRecord(workflow['jobs'])['run'])
     expect(job['steps']).toContainEqual({ run: 'bash .ci/run' })
+    // test:image makes root file systems of Debian, as root.
+    expect(job['container']).toEqual({
+      image: 'node:24-bookworm',
+      options: expect.stringContaining('--privileged'),
+    })
     const [, limit] = /^LIMIT_SECONDS=(\d+)$/m.exec(read('.ci/run')) ?? []
     expect(Number(job['timeout-minutes']) * 60).toBeGreaterThan(Number(limit))
+  })
+
+  it('run only scripts that package.json has', () => {
+    const { scripts } = asRecord(JSON.parse(read('package.json')))
+    const names = [...read('.github/workflows/ci.yml').matchAll(/npm run (?:--silent )?(\S+)/g)]
+    expect(names.length).toBeGreaterThan(2)
+    for (const [, name = ''] of names) expect(Object.keys(asRecord(scripts))).toContain(name)
+  })
+
+  it('start a deployment with the commands of docs/install.md', () => {
+    const workflow = asRecord(parse(read('.github/workflows/ci.yml')))
+    const { steps } = asRecord(asRecord(workflow['jobs'])['compose'])
+    const commands = (Array.isArray(steps) ? steps : []).map((step) =>
+      String(asRecord(step)['run']),
+    )
+    const manual = read('docs/install.md')
+    for (const text of [
+      './tollgate init --dir',
+      'docker compose up -d --build',
+      'docker compose run --rm tollgate account create',
+    ]) {
+      expect(commands.some((command) => command.startsWith(text))).toBe(true)
+      expect(manual).toContain(text)
+    }
   })
 
   it.each(['ci', 'codeql'])('of %s may only read, by default', (name) => {
@@ -25,6 +54,8 @@ describe('the workflows', () => {
 })
 
 describe('npm run licences', () => {
+  const own = { version: '1.0.0', license: 'MIT', dev: true }
+
   function check(packages: Record<string, object>): { code: number; text: string } {
     const folder = mkdtempSync(join(tmpdir(), 'tollgate-licences-'))
     onTestFinished(() => rmSync(folder, { recursive: true }))
@@ -56,6 +87,16 @@ describe('npm run licences', () => {
       'node_modules/c': { version: '1.0.0', license: 'MPL-2.0', dev: true },
     }
     expect(check(accepted)).toEqual({ code: 0, text: '' })
+  })
+
+  it("refuses a tool's licence in the dashboard's build, at any depth", () => {
+    const { code, text } = check({
+      'node_modules/react-dom': { ...own, dependencies: { helper: '1' } },
+      'node_modules/react-dom/node_modules/helper': { ...own, dependencies: { deep: '1' } },
+      'node_modules/deep': { ...own, license: 'MPL-2.0' },
+      'node_modules/helper': { ...own, license: 'MPL-2.0' },
+    })
+    expect([code, text]).toEqual([1, 'MPL-2.0\tproduct\tdeep@1.0.0\n'])
   })
 
   it.each(['GPL-3.0-only', 'MIT AND AGPL-3.0-only', 'MPL-2.0', undefined])(
