@@ -58,7 +58,9 @@ export function createPaying(shared: Shared, deps: PayingDeps) {
   const payments = openPayments(shared, { ...deps, bookReturn, collection, orders, settleCharge })
   const { payers, customers } = payments
   const handlers = { plan: orders.charges }
-  const charging = { ...deps, payers, issue, findOwner: deps.findOwnerAccount, handlers }
+  const { reconcileReturns } = payments
+  const findOwner = deps.findOwnerAccount
+  const charging = { ...deps, payers, issue, findOwner, handlers, reconcileReturns }
   const collecting =
     processor && customers && createCollectionPart(shared, { ...charging, processor, customers })
   const attempts = collecting?.attempts ?? null
@@ -71,6 +73,7 @@ export function createPaying(shared: Shared, deps: PayingDeps) {
   const collections = collectionsService(pool, collecting)
   return {
     settleCharge,
+    reconcileReturns,
     receive: async (event: ProcessorEvent) => payments.events?.accept(event),
     recomputeInvoices: invoices.recompute,
     services: [...payments.services, ...invoices.services, wallet, collections],

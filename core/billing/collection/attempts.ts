@@ -8,6 +8,7 @@ import { appId } from '../../shared/ids.ts'
 import type { Shared } from '../../shared/shared.ts'
 import { formatReference, parseReference } from '../payments/checkouts.ts'
 import type { Customers, Payer } from '../payments/customers.ts'
+import type { Returns } from '../payments/returns.ts'
 import {
   type Payment,
   type PaymentProcessor,
@@ -56,6 +57,8 @@ export interface AttemptsDeps extends Pick<Shared, 'pool' | 'log' | 'metrics' | 
   >
   readonly customers: Pick<Customers, 'findCard' | 'refreshById'>
   readonly handlers: AttemptHandlers
+  /** Books what went back of a payment. */
+  readonly reconcileReturns: Returns['reconcile']
 }
 
 /**
@@ -203,7 +206,7 @@ export function createAttempts(deps: AttemptsDeps) {
     const reference = parseReference(payment?.reference ?? null)
     if (payment === null || reference === null) return 'unknown'
     const key = { appId: appId(reference.appId), id: reference.id, at }
-    return (await settling.settle(key, payment)).result
+    return settling.settleRead(key, payment)
   }
 
   /**
@@ -239,7 +242,7 @@ export function createAttempts(deps: AttemptsDeps) {
       processorId === null
         ? await processor.findPayment(at, lost)
         : await processor.readPayment(at, processorId)
-    if (payment !== null) await settling.settle(attempt, payment)
+    if (payment !== null) await settling.settleRead(attempt, payment)
     else if (processorId === null) await settling.giveUp(attempt, failures.unreachable)
   }
 
@@ -261,13 +264,26 @@ interface Settled extends ChargedAttempt {
 
 /** Ends attempts by the state of their payments at the processor. Callers may repeat it. */
 function createSettlement(
-  { pool, handlers, log, now }: AttemptsDeps,
+  { pool, handlers, reconcileReturns, log, now }: AttemptsDeps,
   ended: Counter<'purpose' | 'result'>,
 ) {
   const settle = (
     key: Pick<StoredAttempt, 'appId' | 'id' | 'at'>,
     payment: Payment,
   ): Promise<Settled> => tx(pool, (db) => apply(db, key, payment))
+
+  /**
+   * Settles by a payment that was read later than it was made: of a refund that was reported before
+   * the payment was booked, no event comes any more.
+   */
+  async function settleRead(
+    key: Pick<StoredAttempt, 'appId' | 'id' | 'at'>,
+    payment: Payment,
+  ): Promise<string> {
+    const { result } = await settle(key, payment)
+    if (result === 'paid' || result === 'unchanged') await reconcileReturns(key.at, payment.id)
+    return result
+  }
 
   async function apply(
     db: Db,
@@ -339,7 +355,7 @@ function createSettlement(
     })
   }
 
-  return { settle, giveUp }
+  return { settle, settleRead, giveUp }
 }
 
 const unknown = { state: 'started', failure: null } as const

@@ -9,7 +9,7 @@ import type { Payers } from '../payments/payers.ts'
 import type { Card, PaymentProcessor } from '../processor/port.ts'
 import type { Ceilings } from '../wallet/ceilings.ts'
 import { createAttemptSweep } from './attempt-sweep.ts'
-import { type AttemptHandlers, createAttempts } from './attempts.ts'
+import { type AttemptHandlers, type AttemptsDeps, createAttempts } from './attempts.ts'
 import { type BookingDeps, createBooking } from './booking.ts'
 import { createCollectNow } from './collect-now.ts'
 import { retryWith } from './collection-store.ts'
@@ -22,6 +22,7 @@ export interface CollectionDeps extends Pick<BookingDeps, 'plans' | 'findOwner'>
   readonly ledger: Ledger
   readonly ceilings: Pick<Ceilings, 'refresh'>
   readonly issue: Issuing['issue']
+  readonly reconcileReturns: AttemptsDeps['reconcileReturns']
   /** Cards that are charged at a time. */
   readonly chargesAtOnce: number
   /** Of the purposes that other parts pay for. */

@@ -41,6 +41,8 @@ export function createPaymentsPart(shared: Shared, deps: PaymentsDeps) {
     checkouts: collecting?.checkouts ?? null,
     settling: collecting?.settling ?? null,
     events: collecting?.events ?? null,
+    reconcileReturns: async (at: ProcessorAccount, id: string): Promise<string> =>
+      collecting?.returns.reconcile(at, id) ?? 'unknown',
     services: [grpcService(PaymentServiceService, paymentService)],
     start: () => collecting?.start(),
     stop: async () => collecting?.stop(),
@@ -54,8 +56,9 @@ function collect(shared: Shared, deps: PaymentsDeps, processor: PaymentProcessor
   const { publicUrl } = shared.config
   const customers = createCustomers({ pool, processor, onCardRead: deps.onCardRead, now })
   const checkouts = createCheckouts({ ...shared, processor, customers, publicUrl })
-  const settling = createSettling({ ...shared, processor, customers, topUps, plans })
   const returns = createReturns({ ...shared, processor, topUps, bookInvoiceReturn })
+  const settles = { customers, topUps, plans, reconcileReturns: returns.reconcile }
+  const settling = createSettling({ ...shared, processor, ...settles })
   const sweep = createSweep({ pool, settling, log, metrics, now })
 
   async function handle(event: ProcessorEvent): Promise<string> {

@@ -171,7 +171,7 @@ export interface StoredReturn extends UserKey {
   readonly createdAt: Date
 }
 
-/** Sums of what went back of a payment, by kind. The payment's row must be locked. */
+/** Sums of what went back of a payment, by kind. */
 export async function sumReturns(
   db: Db,
   { appId: app, id }: Pick<StoredPayment, 'appId' | 'id'>,
@@ -232,6 +232,23 @@ const openFromRow = (row: OpenReturnRow): OpenReturn => ({
   creditId: row.credit_id,
   invoiceId: row.invoice_id,
 })
+
+/** Lists a payment's returns that the ledger has not taken, oldest first. */
+export async function listOpenReturnsOf(
+  db: Db,
+  { appId: app, id }: Pick<StoredPayment, 'appId' | 'id'>,
+): Promise<OpenReturn[]> {
+  const rows = await many<OpenReturnRow>(
+    db,
+    sql`
+    select r.app_id, r.user_id, r.id, r.payment_id, r.kind, r.amount_cents, r.created_at, p.credit_id, p.invoice_id
+    from payment_returns r
+    join payments p on p.app_id = ${app} and p.id = ${id}
+    where r.app_id = ${app} and r.payment_id = ${id} and r.booked_at is null
+    order by r.created_at, r.id`,
+  )
+  return rows.map(openFromRow)
+}
 
 /** Lists returns that the ledger has not taken, oldest first. */
 export async function listOpenReturns(db: Db, limit: number): Promise<OpenReturn[]> {

@@ -69,38 +69,30 @@ export function createReturns({
     if (stored === null) return 'unknown'
     const payment = await processor.readPayment(at, processorId)
     if (payment === null) return 'unknown'
-    const kinds = await tx(pool, (db) => record(db, stored, payment))
+    const isOld = findNews(payment, await store.sumReturns(pool, stored)).length === 0
+    const kinds = isOld ? [] : await tx(pool, (db) => record(db, stored))
     for (const kind of kinds) returns.inc({ kind })
-    await bookOpen()
+    for (const open of await store.listOpenReturnsOf(pool, stored)) await bookOne(open)
     return kinds.length === 0 ? 'unchanged' : kinds.join(', ')
   }
 
-  async function record(
-    db: Db,
-    stored: StoredPayment,
-    { refunded, disputed }: Payment,
-  ): Promise<ReturnKind[]> {
+  /**
+   * Records what the processor reports and core does not have. Reads the payment under its lock,
+   * because an older reading would undo what a newer one recorded.
+   */
+  async function record(db: Db, stored: StoredPayment): Promise<ReturnKind[]> {
     await store.lockPayment(db, stored)
-    const sums = await store.sumReturns(db, stored)
-    const known = {
-      refund: sums.refund - sums.refund_failed,
-      dispute: sums.dispute - sums.dispute_won,
-    }
-    const changes: readonly (readonly [ReturnKind, bigint])[] = [
-      ['refund', refunded - known.refund],
-      ['refund_failed', known.refund - refunded],
-      ['dispute', disputed - known.dispute],
-      ['dispute_won', known.dispute - disputed],
-    ]
-    const news = changes.filter(([, amount]) => amount > 0n)
-    for (const [kind, amount] of news) await insert(db, stored, { kind, amount })
-    return news.map(([kind]) => kind)
+    const payment = await processor.readPayment(stored.at, stored.processorId)
+    if (payment === null) return []
+    const news = findNews(payment, await store.sumReturns(db, stored))
+    for (const change of news) await insert(db, stored, change)
+    return news.map(({ kind }) => kind)
   }
 
   async function insert(
     db: Db,
     { appId, userId, id: paymentId }: StoredPayment,
-    { kind, amount }: { readonly kind: ReturnKind; readonly amount: bigint },
+    { kind, amount }: ReturnChange,
   ): Promise<void> {
     const createdAt = now()
     const id = uuidV7(createdAt.getTime())
@@ -120,10 +112,13 @@ export function createReturns({
 
   /** Books returns that wait for calls to end. Run it again and again; it keeps what it cannot book. */
   async function bookOpen(): Promise<void> {
-    for (const open of await store.listOpenReturns(pool, openMax))
-      await tx(pool, (db) => book(db, open)).catch((error: unknown) =>
-        log.error({ err: error, appId: open.appId, returnId: open.id }, 'a return was not booked'),
-      )
+    for (const open of await store.listOpenReturns(pool, openMax)) await bookOne(open)
+  }
+
+  async function bookOne(open: OpenReturn): Promise<void> {
+    await tx(pool, (db) => book(db, open)).catch((error: unknown) =>
+      log.error({ err: error, appId: open.appId, returnId: open.id }, 'a return was not booked'),
+    )
   }
 
   async function book(db: Db, open: OpenReturn): Promise<void> {
@@ -182,3 +177,26 @@ export function createReturns({
 }
 
 export type Returns = ReturnType<typeof createReturns>
+
+interface ReturnChange {
+  readonly kind: ReturnKind
+  readonly amount: bigint
+}
+
+/** Returns by how much the processor's totals differ from the recorded returns. */
+function findNews(
+  { refunded, disputed }: Payment,
+  sums: Readonly<Record<ReturnKind, bigint>>,
+): ReturnChange[] {
+  const known = {
+    refund: sums.refund - sums.refund_failed,
+    dispute: sums.dispute - sums.dispute_won,
+  }
+  const changes: ReturnChange[] = [
+    { kind: 'refund', amount: refunded - known.refund },
+    { kind: 'refund_failed', amount: known.refund - refunded },
+    { kind: 'dispute', amount: disputed - known.dispute },
+    { kind: 'dispute_won', amount: known.dispute - disputed },
+  ]
+  return changes.filter(({ amount }) => amount > 0n)
+}

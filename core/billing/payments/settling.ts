@@ -13,12 +13,15 @@ import { parseReference } from './checkouts.ts'
 import { type CreditingDeps, createCrediting } from './crediting.ts'
 import { findCustomer } from './customer-store.ts'
 import type { Customers } from './customers.ts'
+import type { Returns } from './returns.ts'
 
 export interface SettlingDeps
   extends CreditingDeps, Pick<Shared, 'pool' | 'log' | 'metrics' | 'now'> {
   readonly processor: Pick<PaymentProcessor, 'kind' | 'readCheckout'>
   readonly customers: Pick<Customers, 'refreshById'>
   readonly plans: PlanCheckouts
+  /** Books what went back of a payment. */
+  readonly reconcileReturns: Returns['reconcile']
 }
 
 /** Moves to plans that checkouts pay for. Both run in the transaction that ends the checkout. */
@@ -56,6 +59,7 @@ export function createSettling({
   processor,
   customers,
   plans,
+  reconcileReturns,
   log,
   metrics,
   now,
@@ -76,8 +80,17 @@ export function createSettling({
   /** Reads a checkout from the processor and does what it was for if it is paid. */
   async function settle(at: ProcessorAccount, processorId: string): Promise<Settlement> {
     const checkout = await processor.readCheckout(at, processorId)
-    const reference = parseReference(checkout?.reference ?? null)
-    if (checkout === null || reference === null) return 'unknown'
+    const result = checkout === null ? 'unknown' : await settleRead(at, checkout)
+    const payment = checkout?.payment ?? null
+    // An event of a refund that came before the payment was booked has changed nothing.
+    const isBooked = result === 'settled' || result === 'already_settled'
+    if (isBooked && payment !== null) await reconcileReturns(at, payment)
+    return result
+  }
+
+  async function settleRead(at: ProcessorAccount, checkout: Checkout): Promise<Settlement> {
+    const reference = parseReference(checkout.reference)
+    if (reference === null) return 'unknown'
     const app = appId(reference.appId)
     // The card is read before the checkout ends, so that a repetition after a crash reads it again.
     if (checkout.state === 'paid' && checkout.customer !== null)

@@ -1,10 +1,10 @@
 import { uuidV7 } from '../../lib/crypto.ts'
-import type { Log } from '../../lib/log.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Db, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { isUuid } from '../../shared/ids.ts'
 import { parseReference } from '../payments/checkouts.ts'
-import type { PaymentProcessor, ProcessorAccount } from '../processor/port.ts'
+import type { PaymentProcessor } from '../processor/port.ts'
+import { type ConfirmingDeps, createConfirming } from './confirming.ts'
 import * as differenceStore from './difference-store.ts'
 import type { StoredDifference } from './difference-store.ts'
 import { type Difference, findDifferences } from './differences.ts'
@@ -12,19 +12,18 @@ import * as store from './movement-store.ts'
 import type { Case, Window } from './movement-store.ts'
 import type { Place } from './progress-store.ts'
 
-export interface ComparisonDeps {
-  readonly pool: Pool
-  readonly processor: Pick<PaymentProcessor, 'listMovements' | 'listRefunds' | 'readPayment'>
-  /** Settles a charge of a card on file whose answer and events were lost. */
-  readonly settleCharge: (at: ProcessorAccount, processorId: string) => Promise<unknown>
-  readonly log: Log
+export interface ComparisonDeps extends ConfirmingDeps {
+  readonly processor: ConfirmingDeps['processor'] & Pick<PaymentProcessor, 'listMovements'>
   readonly now: Now
 }
 
 const casesAtOnce = 200
 
 /** Records movements of the processor and compares them with payments and returns of ours. */
-export function createComparison({ pool, processor, settleCharge, log, now }: ComparisonDeps) {
+export function createComparison(deps: ComparisonDeps) {
+  const { pool, processor, log, now } = deps
+  const confirm = createConfirming(deps)
+
   /** Records the page of movements after `after`. Returns the last one; null on the last page. */
   async function recordPage(
     place: Place,
@@ -91,42 +90,6 @@ export function createComparison({ pool, processor, settleCharge, log, now }: Co
       await resolveOthers(db, await differenceStore.findOpen(db, place, ids), byId)
       return insertAll(db, stored)
     })
-  }
-
-  /**
-   * Reads what differs from the processor again, because a movement may be recorded later than our
-   * row. Only what the processor itself still reports is a difference.
-   */
-  async function confirm(place: Place, item: Case, seen: readonly Difference[]): Promise<Case> {
-    if (item.ours === null) return settle(place, item)
-    const subjects = new Set(seen.map(({ subject }) => subject))
-    if (item.theirs === null) {
-      const payment = await processor.readPayment(place.at, item.id)
-      // Its movement was not listed yet. A later window will have it.
-      const isThere = payment?.state === 'succeeded' && payment.amount === item.ours.amount
-      return isThere ? { ...item, ours: null } : item
-    }
-    const refunded = subjects.has('refund') ? await sumRefunds(place, item.id) : item.refunded
-    const disputed = subjects.has('dispute')
-      ? ((await processor.readPayment(place.at, item.id))?.disputed ?? item.disputed)
-      : item.disputed
-    return { ...item, refunded, disputed }
-  }
-
-  /** Settles a payment that only an attempt names, if any. Then it is booked, or goes back. */
-  async function settle(place: Place, item: Case): Promise<Case> {
-    await settleCharge(place.at, item.id).catch((error: unknown) =>
-      log.warn({ err: error, payment: item.id }, 'a payment without a record was not settled'),
-    )
-    const [settled] = await store.readCases(pool, place, [item.id])
-    return settled ?? item
-  }
-
-  async function sumRefunds(place: Place, payment: string): Promise<bigint> {
-    const refunds = await processor.listRefunds(place.at, payment)
-    return refunds
-      .filter(({ state }) => state !== 'failed')
-      .reduce((sum, { amount }) => sum + amount, 0n)
   }
 
   /** Resolves open differences that are gone, or have other figures now. */

@@ -13,7 +13,10 @@ export function createReconciliationPart(
   {
     processor,
     settleCharge,
-  }: Pick<ComparisonDeps, 'settleCharge'> & { readonly processor: PaymentProcessor | null },
+    reconcileReturns,
+  }: Pick<ComparisonDeps, 'settleCharge' | 'reconcileReturns'> & {
+    readonly processor: PaymentProcessor | null
+  },
 ) {
   const reconciliation =
     processor === null
@@ -21,7 +24,7 @@ export function createReconciliationPart(
       : createReconciliation({
           ...shared,
           processor,
-          comparison: createComparison({ ...shared, processor, settleCharge }),
+          comparison: createComparison({ ...shared, processor, settleCharge, reconcileReturns }),
         })
   const worker =
     processor === null || reconciliation === null

@@ -1,181 +1,34 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type PaymentProcessor,
-  type ProcessorAccount,
-  usdCents,
-} from '../../../core/billing/processor/port.ts'
+import { describe, expect, it } from 'vitest'
+import { type ProcessorAccount } from '../../../core/billing/processor/port.ts'
 import {
   claimPlaces,
   comparedThrough,
 } from '../../../core/billing/reconciliation/progress-store.ts'
-import { createComparison } from '../../../core/billing/reconciliation/comparison.ts'
-import { createReconciliation } from '../../../core/billing/reconciliation/reconciliation.ts'
-import { silentLog } from '../../../core/lib/log.ts'
-import { createStripeProcessor } from '../../../core/billing/processor/stripe/adapter.ts'
-import { type CoreClient, connectCore } from '../../../deploy/cli/client.ts'
-import type {
-  ProcessorDifference,
-  ReconcileProcessorRequest,
-  ReconcileProcessorResponse,
-} from '../../../proto/gen/ts-proto/tollgate/billing/v1/reconciliation.ts'
-import { type FakeStripe, startStripe } from '../../fakes/stripe/stripe.ts'
-import { registerSecret } from '../../support/run/secrecy.ts'
-import { type TestCore, serviceToken, startTestCore, until } from '../support.ts'
+import type { ReconcileProcessorResponse } from '../../../proto/gen/ts-proto/tollgate/billing/v1/reconciliation.ts'
+import { until } from '../support.ts'
+import {
+  charge,
+  core,
+  findNew,
+  hourMs,
+  listOpen,
+  loseReturns,
+  metric,
+  newMerchant,
+  openOwn,
+  operator,
+  pay,
+  platform,
+  processor,
+  reconcile,
+  record,
+  recordReturn,
+  setUpReconciliation,
+  stripe,
+} from './reconciliation-world.ts'
 
-let stripe: FakeStripe
-let core: TestCore
-let operator: CoreClient
-let processor: PaymentProcessor
-beforeAll(async () => {
-  stripe = await startStripe({ now: () => core.clock.now() })
-  core = await startTestCore(stripe.env)
-  processor = createStripeProcessor(stripe.config, core.clock.now)
-  operator = connectCore({ target: core.core.target, token: serviceToken, tls: undefined })
-})
-afterAll(async () => {
-  operator.close()
-  await core.stop()
-  await stripe.stop()
-})
-/** Differences of earlier tests are closed. */
-beforeEach(async () => {
-  for (const { id } of await listOpen())
-    await operator.processorReconciliation.resolveProcessorDifference({
-      id,
-      resolution: 'earlier test',
-    })
-})
-
-const platform: ProcessorAccount = { plane: 'live', account: null }
-const hourMs = 3_600_000
-
-interface Merchant {
-  readonly clientId: string
-  readonly appId: string
-  readonly userId: string
-  readonly at: ProcessorAccount
-  readonly customer: string
-  readonly card: string
-}
-
-/** Creates an app with a connected account, and a user with a card. */
-async function newMerchant(): Promise<Merchant> {
-  const { clientId } = await operator.apps.createApp({
-    name: 'Shop',
-    ownerEmail: `${randomUUID()}@example.com`,
-    ownerPassword: registerSecret('a long enough password'),
-    isCustomer: true,
-    starterUsdMicros: undefined,
-  })
-  await operator.users.upsertUser({
-    clientId,
-    externalUserId: 'ada',
-    email: undefined,
-    status: undefined,
-    clearEmail: false,
-  })
-  await operator.billing.connectProcessor({ clientId })
-  const { rows } = await core.sql.query<{ account: string; app_id: string; user_id: string }>(
-    `select a.account, a.app_id, u.id as user_id
-     from processor_accounts a
-     join clients c on c.app_id = a.app_id and c.client_id = $1
-     join end_users u on u.app_id = a.app_id and u.external_user_id = 'ada'`,
-    [clientId],
-  )
-  const [row] = rows
-  if (!row) throw new Error('the app has no account')
-  stripe.onboard(row.account)
-  const at: ProcessorAccount = { plane: 'live', account: row.account }
-  const payer = { reference: `${row.app_id}/${row.user_id}`, description: 'ada' }
-  const { id: customer } = await processor.createCustomer(at, payer, randomUUID())
-  await core.sql.query(
-    `insert into processor_customers (app_id, user_id, processor, plane, account_id, customer_id, created_at)
-     values ($1, $2, 'stripe', 'live', $3, $4, $5)`,
-    [row.app_id, row.user_id, row.account, customer, core.clock.now()],
-  )
-  const card = stripe.addCard(at, customer).id
-  return { clientId, appId: row.app_id, userId: row.user_id, at, customer, card }
-}
-
-interface Terms {
-  readonly amount?: bigint
-  readonly fee?: bigint
-  /** Default is a reference of ours. */
-  readonly reference?: string
-}
-
-/** Takes a payment at the processor. Returns its id there. */
-async function charge(
-  { appId, at, customer, card }: Merchant,
-  { amount = 500n, fee = 0n, reference = `${appId}/${randomUUID()}` }: Terms = {},
-): Promise<string> {
-  const payment = { customer, card, amount: usdCents(amount), fee: usdCents(fee), reference }
-  const paid = await processor.pay(at, { ...payment, description: 'usage' }, randomUUID())
-  return paid.id
-}
-
-/** Records a payment of ours. */
-async function record(
-  { appId, userId, at }: Merchant,
-  processorId: string,
-  { amount = 500n, fee = 0n }: Terms = {},
-): Promise<string> {
-  const id = randomUUID()
-  await core.sql.query(
-    `insert into payments (app_id, user_id, id, purpose, amount_cents, fee_cents, plane, account_id, processor_id, created_at)
-     values ($1, $2, $3, 'plan', $4, $5, 'live', $6, $7, $8)`,
-    [appId, userId, id, amount, fee, at.account ?? '', processorId, core.clock.now()],
-  )
-  return id
-}
-
-/** Takes a payment that both sides know. Returns the processor's id of it. */
-async function pay(merchant: Merchant, terms: Terms = {}): Promise<string> {
-  const id = await charge(merchant, terms)
-  await record(merchant, id, terms)
-  return id
-}
-
-async function recordReturn(
-  { appId, userId }: Merchant,
-  { paymentId, kind, amount }: { paymentId: string; kind: 'refund' | 'dispute'; amount: bigint },
-): Promise<void> {
-  await core.sql.query(
-    `insert into payment_returns (app_id, user_id, id, payment_id, kind, amount_cents, created_at, booked_at)
-     values ($1, $2, gen_random_uuid(), $3, $4, $5, $6, $6)`,
-    [appId, userId, paymentId, kind, amount, core.clock.now()],
-  )
-}
-
-/** Compares all accounts; returns the messages. */
-async function reconcile(request: ReconcileProcessorRequest = {}) {
-  const accounts = []
-  for await (const account of operator.processorReconciliation.reconcileProcessor(request))
-    accounts.push(account)
-  return accounts
-}
-
-/** Lets movements settle, and compares them. Returns the new differences. */
-async function findNew(): Promise<ProcessorDifference[]> {
-  core.clock.advance(2 * hourMs)
-  return (await reconcile()).flatMap(({ differences }) => differences)
-}
-
-const listOpen = async (): Promise<ProcessorDifference[]> =>
-  (
-    await operator.processorReconciliation.listProcessorDifferences({
-      open: true,
-      limit: 0,
-      cursor: undefined,
-    })
-  ).differences
-
-const metric = async (name: string): Promise<string> =>
-  (await core.metrics.metrics())
-    .split('\n')
-    .filter((line) => line.startsWith(name))
-    .join('\n')
+setUpReconciliation()
 
 describe('reconcile with the processor', () => {
   it('finds no difference where both sides agree, and sums every kind of movement', async () => {
@@ -316,18 +169,14 @@ describe('reconcile with the processor', () => {
     ])
   })
 
-  it('finds refunds and disputes that one side does not have', async () => {
+  it('finds refunds and disputes that cannot be booked, and books them when they can be', async () => {
     const merchant = await newMerchant()
-    const [refunded, disputed] = [await charge(merchant), await charge(merchant)]
-    for (const id of [refunded, disputed]) await record(merchant, id)
-    const invented = await charge(merchant)
-    const paymentId = await record(merchant, invented)
-    stripe.refundPayment(merchant.at, refunded, 100)
-    stripe.dispute(merchant.at, disputed)
-    await recordReturn(merchant, { paymentId, kind: 'refund', amount: 250n })
-    const found = await findNew()
+    await loseReturns(merchant)
+    core.clock.advance(2 * hourMs)
+    const failing = openOwn(processor, () => Promise.reject(new Error('the ledger is locked')))
     expect(
-      found
+      (await failing.compare())
+        .flatMap(({ newDifferences }) => newDifferences)
         .map(({ subject, problem, ours, theirs }) => [subject, problem, ours, theirs].join(' '))
         .toSorted(),
     ).toEqual([
@@ -335,6 +184,36 @@ describe('reconcile with the processor', () => {
       'refund missing_here  100',
       'refund missing_there 250 ',
     ])
+    expect(await findNew()).toEqual([])
+    expect(await listOpen()).toEqual([])
+    const { rows } = await core.sql.query<{ of: string }>(
+      `select kind || ' ' || amount_cents as of from payment_returns
+       where user_id = $1 and booked_at is not null order by of`,
+      [merchant.userId],
+    )
+    expect(rows.map((row) => row.of)).toEqual([
+      'dispute 500',
+      'refund 100',
+      'refund 250',
+      'refund_failed 250',
+    ])
+  })
+
+  it('books a refund of a payment whose own movement it has not listed', async () => {
+    const merchant = await newMerchant()
+    const id = await charge(merchant)
+    // The comparison begins after the payment.
+    core.clock.advance(2 * hourMs)
+    expect(await findNew()).toMatchObject([{ processorPaymentId: id }])
+    const paymentId = await record(merchant, id)
+    await core.sql.query('truncate processor_movements')
+    stripe.refundPayment(merchant.at, id, 100)
+    expect(await findNew()).toEqual([])
+    const { rows } = await core.sql.query(
+      'select kind, amount_cents::int as cents from payment_returns where payment_id = $1',
+      [paymentId],
+    )
+    expect(rows).toEqual([{ kind: 'refund', cents: 100 }])
   })
 
   it('does not count a refund that failed or a dispute that was won', async () => {
@@ -455,26 +334,14 @@ describe('reconcile with the processor', () => {
         return { movements: [], after: asked.length < 5 ? `txn_${asked.length}` : null }
       },
     }
-    const parts = { pool: core.sql, log: silentLog(), now: () => core.clock.now() }
-    const comparison = createComparison({
-      ...parts,
-      processor: endless,
-      settleCharge: async () => {},
-    })
-    const own = createReconciliation({ ...parts, processor: endless, comparison })
-    const compare = async (signal: AbortSignal) => {
-      const places = []
-      for await (const place of own.reconcile({ range: null, isRecent: false }, signal))
-        places.push(place)
-      return places
-    }
+    const own = openOwn(endless)
     // A test before leaves one that was compared until 2020: that is thousands of days.
     await core.sql.query(`delete from processor_reconciliations where processor = 'simulated'`)
     await own.insertPlaces()
     core.clock.advance(3 * hourMs)
-    expect(await compare(stopping.signal)).toEqual([])
+    expect(await own.compare(stopping.signal)).toEqual([])
     expect(asked).toEqual([null, 'txn_1', 'txn_2'])
-    expect(await compare(new AbortController().signal)).toHaveLength(1)
+    expect(await own.compare()).toHaveLength(1)
     expect(asked.slice(3, 5)).toEqual(['txn_3', 'txn_4'])
   })
 

@@ -78,6 +78,7 @@ function open() {
     processor,
     customers: customers(),
     handlers: { invoice: handler, plan: handler },
+    reconcileReturns: async () => 'unknown',
   })
   return {
     attempts,

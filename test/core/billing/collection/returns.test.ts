@@ -171,8 +171,8 @@ describe('a charge that only the processor knows', () => {
     text: '{"object":"list","data":[],"has_more":false,"url":"/v1/payment_intents"}',
   } as const
 
-  /** The answer, the events and the search for the payment are lost: the attempt is given up. */
-  async function loseCharge(ada: Payer): Promise<void> {
+  /** The answer and the events are lost, and a search for the payment finds nothing. */
+  async function loseAnswer(ada: Payer): Promise<void> {
     world.stripe.webhooks.plan = () => ({ copies: 0 })
     let charges = 0
     world.stripe.faults = ({ method, route }) => {
@@ -185,9 +185,31 @@ describe('a charge that only the processor knows', () => {
     await untilStates(ada, ['charging'])
     // The adapter sends the request twice.
     await expect.poll(() => charges, { timeout: 10_000 }).toBe(2)
+    expect(world.taken(ada)).toEqual([400])
+  }
+
+  /** Ends the attempt. No other charge is made for a day. */
+  async function giveUp(ada: Payer): Promise<void> {
     world.clock.advance(130 * second)
     await untilStates(ada, ['issued'])
-    expect(world.taken(ada)).toEqual([400])
+    await world.sql.query(
+      `update collections set due_at = due_at + interval '1 day' where user_id = $1`,
+      [ada.user.userId],
+    )
+  }
+
+  /** Refunds a part. Its events come `copies` times, and the processor answers again. */
+  function loseRefund(ada: Payer, copies = 0): void {
+    world.stripe.webhooks.plan = () => ({ copies })
+    world.stripe.refundPayment(ada.at, intentsOf(ada)[0]?.id ?? '', 150)
+    world.stripe.faults = () => undefined
+  }
+
+  async function expectRefunded(ada: Payer): Promise<void> {
+    await untilBooked(ada, 1)
+    expect(await documents(ada)).toEqual(['invoice ceiling 400', 'credit_note refund -150'])
+    expect(await owed(ada)).toMatchObject({ debt: 0 })
+    await expectRightBooks()
   }
 
   async function reconcile() {
@@ -205,12 +227,8 @@ describe('a charge that only the processor knows', () => {
 
   it('is booked by the comparison with the processor', async () => {
     const ada = await world.payer(await world.merchant())
-    await loseCharge(ada)
-    // No other charge is made meanwhile.
-    await world.sql.query(
-      `update collections set due_at = due_at + interval '1 day' where user_id = $1`,
-      [ada.user.userId],
-    )
+    await loseAnswer(ada)
+    await giveUp(ada)
     world.stripe.faults = () => undefined
     world.clock.advance(2 * hour)
     expect(await reconcile()).toEqual([])
@@ -220,9 +238,40 @@ describe('a charge that only the processor knows', () => {
     await expectRightBooks()
   }, 60_000)
 
+  it('is booked with a refund that no event reported, by the comparison', async () => {
+    const ada = await world.payer(await world.merchant())
+    await loseAnswer(ada)
+    await giveUp(ada)
+    loseRefund(ada)
+    world.clock.advance(2 * hour)
+    expect(await reconcile()).toEqual([])
+    await expectRefunded(ada)
+    expect(world.taken(ada)).toEqual([400])
+  }, 60_000)
+
+  it('is booked with a refund that no event reported, by the sweep', async () => {
+    const ada = await world.payer(await world.merchant())
+    await loseAnswer(ada)
+    loseRefund(ada)
+    world.clock.advance(130 * second)
+    await expectRefunded(ada)
+    expect(world.taken(ada)).toEqual([400])
+  }, 60_000)
+
+  it('is booked with its refund if only an event of the refund comes', async () => {
+    const ada = await world.payer(await world.merchant())
+    await loseAnswer(ada)
+    loseRefund(ada, 2)
+    await expectRefunded(ada)
+    expect(world.taken(ada)).toEqual([400])
+    await untilStates(ada, ['paid'])
+  }, 60_000)
+
   it('goes back if another charge has paid meanwhile, and both sides agree then', async () => {
     const ada = await world.payer(await world.merchant())
-    await loseCharge(ada)
+    await loseAnswer(ada)
+    world.clock.advance(130 * second)
+    await untilStates(ada, ['issued'])
     world.stripe.faults = () => undefined
     world.clock.advance(600 * second)
     await untilStates(ada, ['paid'])
