@@ -86,7 +86,7 @@ export function createModules(shared: Shared, config: CoreConfig, outside: Outsi
   const tokens = add(createTokensModule(shared, credentials))
   const trying = { drafts: plans.drafts, simulateLedger: ledger.simulateLedger, ledger, plans }
   const { requireMetering } = backend
-  const owning = { ledger, owners: identity.ownerAccounts, changePlan: plans.changePlan }
+  const owning = { ledger, owners: identity.ownerAccounts, plans }
   const parts = { ...billing, ...trying, identity, allowances, owning, requireMetering }
   const collecting = add(createBillingModule(shared, parts))
   const usage = add(createUsageModule(shared, { backend, identity, ledger, plans, cuts }))

@@ -158,7 +158,7 @@ interface BillingModuleOthers
   readonly requireMetering: RequireMetering
   /** Does what is due by the clock of a test app. */
   readonly plans: PayingDeps['plans'] & { readonly settleClock: TestClockDeps['settlePlans'] }
-  readonly owning: Pick<OwnerAccountsDeps, 'ledger' | 'owners' | 'changePlan'>
+  readonly owning: Pick<OwnerAccountsDeps, 'ledger' | 'owners' | 'plans'>
 }
 
 /** Settings of apps, activation gate, billing summaries, what-ifs and test clocks. */

@@ -21,7 +21,7 @@ import type { Paying } from './orders/orders.ts'
 import type { PlansApi } from '../plans/module.ts'
 import { type PaymentsDeps, createPaymentsPart } from './payments/module.ts'
 import { findExternalId } from './payments/payer-store.ts'
-import type { OwnerAccount } from './payments/payers.ts'
+import type { OwnerAccount, Payers } from './payments/payers.ts'
 import type { Connections } from './processor/connections.ts'
 import type { PaymentProcessor, ProcessorEvent } from './processor/port.ts'
 import type { Ceilings } from './wallet/ceilings.ts'
@@ -70,7 +70,7 @@ export function createPaying(shared: Shared, deps: PayingDeps) {
   const docsUrl = `${shared.config.publicUrl}/api/v1/docs`
   const { walletService } = createWalletRpc({ pool, payers, wallets, docsUrl })
   const wallet = grpcService(WalletServiceService, walletService)
-  const collections = collectionsService(pool, collecting)
+  const collections = collectionsService(pool, { payers, collecting })
   return {
     settleCharge,
     reconcileReturns,
@@ -155,9 +155,12 @@ function openPayments(
   })
 }
 
-function collectionsService(pool: Pool, collection: CollectionPart | null) {
-  const collectNow = collection?.collectNow ?? null
-  const { collectionService } = createCollectionRpc({ pool, collectNow })
+function collectionsService(
+  pool: Pool,
+  { payers, collecting }: { readonly payers: Payers; readonly collecting: CollectionPart | null },
+) {
+  const collectNow = collecting?.collectNow ?? null
+  const { collectionService } = createCollectionRpc({ pool, payers, collectNow })
   return grpcService(CollectionServiceService, collectionService)
 }
 

@@ -22,6 +22,7 @@ import { type Selling, createOffers } from './offers/service.ts'
 import { findAppId } from './offers/store.ts'
 import { priceReads } from './prices/chain.ts'
 import { type OpenAccounts, createPlans } from './service.ts'
+import { createChoices } from './subscriptions/choices.ts'
 import { followDue } from './subscriptions/follow.ts'
 import { createMoves } from './subscriptions/moves.ts'
 import { createOrderedMoves } from './subscriptions/orders.ts'
@@ -116,7 +117,9 @@ function createSubscriptionParts<Account extends LockedAccount>(deps: Subscripti
   const moves = { ...deps, ...createMoves(deps) }
   const { quote: quoteMove, book: bookMove } = createOrderedMoves(moves)
   const { change: changePlan, checkout: openPlanCheckout } = subscriptions
-  const ports = { changePlan, openPlanCheckout, quoteMove, bookMove, ...createPastDue(moves) }
+  const past = createPastDue(moves)
+  const choices = createChoices(deps)
+  const ports = { changePlan, openPlanCheckout, quoteMove, bookMove, ...past, ...choices }
   return { ports, ...createSubscriptionsRpc({ subscriptions, views }) }
 }
 

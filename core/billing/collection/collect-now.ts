@@ -13,7 +13,7 @@ import * as store from './collection-store.ts'
 
 export interface CollectNowDeps extends Pick<Shared, 'pool' | 'now'> {
   readonly ledger: Pick<Ledger, 'lock' | 'save' | 'uninvoiced' | 'toAppTime'>
-  readonly payers: Pick<Payers, 'find' | 'place'>
+  readonly payers: Pick<Payers, 'place'>
   /** Starts the work on due collections without waiting for the next round. */
   readonly wake: () => void
 }
@@ -32,15 +32,10 @@ const coolDownSeconds = 60
 export function createCollectNow({ pool, ledger, payers, wake, now }: CollectNowDeps) {
   /**
    * Requests a collection of what the payer owes, and retries its unpaid invoices. All cores share
-   * the cool-down, which only a queued request starts. Throws as `Payers.find` does, and
-   * PROCESSOR_NOT_CONNECTED if nothing can be charged.
+   * the cool-down, which only a queued request starts. Throws PROCESSOR_NOT_CONNECTED if nothing can
+   * be charged.
    */
-  async function collect(
-    app: AppId,
-    externalUserId: string | undefined,
-    actor: Actor,
-  ): Promise<CollectNow> {
-    const payer = await payers.find(app, externalUserId)
+  async function collect(app: AppId, payer: FoundPayer, actor: Actor): Promise<CollectNow> {
     await requirePlace(payer)
     const answer = await tx(pool, async (db): Promise<CollectNow> => {
       const { user } = payer

@@ -6,26 +6,27 @@ import { type Handlers, rpc } from '../../rpc/serve.ts'
 import { page, parseCursor, parseLimit } from '../../shared/cursor.ts'
 import { formatCents } from '../payments/amounts.ts'
 import { notConfigured } from '../payments/checkouts.ts'
+import type { Payers } from '../payments/payers.ts'
 import type { CollectNowService } from './collect-now.ts'
 import { type ListedCollection, listCollections } from './collection-list-store.ts'
 
 export interface CollectionRpcDeps {
   readonly pool: Pool
+  readonly payers: Pick<Payers, 'findRequested'>
   /** Null without a payment processor. */
   readonly collectNow: CollectNowService | null
 }
 
-export function createCollectionRpc({ pool, collectNow }: CollectionRpcDeps) {
+export function createCollectionRpc({ pool, payers, collectNow }: CollectionRpcDeps) {
   const collectionService: Handlers<pb.CollectionServiceServer> = {
     collectDebt: rpc(
       orOperator(m2mOrMember(undefined, 'edit'), appOperatorWrite()),
-      async ({ externalUserId }: pb.CollectDebtRequest, caller, context) => {
+      async (request: pb.CollectDebtRequest, caller, context) => {
         if (collectNow === null) throw notConfigured()
-        const actor = toActor(caller, context)
         const { outcome, invoiceIds, reason } = await collectNow.collect(
           caller.appId,
-          externalUserId,
-          actor,
+          await payers.findRequested(caller, request),
+          toActor(caller, context),
         )
         return { outcome, invoiceIds: [...invoiceIds], reason }
       },

@@ -5,6 +5,7 @@ import { type Db, tx } from '../../lib/sql.ts'
 import { normalizeEmail } from '../../lib/text/email.ts'
 import type { Author, Change } from '../../plans/subscriptions/change.ts'
 import type { ChangeRequest } from '../../plans/subscriptions/changes.ts'
+import type { PlanChoice, ScheduledPlan } from '../../plans/subscriptions/choices.ts'
 import type { MemberCaller } from '../../rpc/callers.ts'
 import { findClientId } from '../../shared/clients.ts'
 import { type AppId, type UserKey, ownerAccountSubject } from '../../shared/ids.ts'
@@ -23,8 +24,13 @@ export interface OwnerAccountsDeps extends Pick<Shared, 'pool' | 'now'> {
     readonly findPlatformApp: (db: Db) => Promise<AppId | null>
     readonly findUser: (app: AppId, externalUserId: string) => Promise<UserKey | null>
   }
-  /** Moves a user of the platform app to another plan. */
-  readonly changePlan: (app: AppId, request: ChangeRequest, by: Author) => Promise<Change>
+  /** Plans of the platform app. */
+  readonly plans: {
+    /** Moves a user to another plan. */
+    readonly changePlan: (app: AppId, request: ChangeRequest, by: Author) => Promise<Change>
+    readonly listChoices: (app: AppId) => Promise<PlanChoice[]>
+    readonly findScheduled: (user: UserKey) => Promise<ScheduledPlan | null>
+  }
 }
 
 export interface OwnerAccount {
@@ -37,18 +43,14 @@ export interface OwnerAccount {
   readonly period: OwnerPeriod | null
   /** Owner charges of the period. */
   readonly charges: readonly store.AppCharge[]
+  /** Null without a scheduled change of plan. */
+  readonly scheduled: ScheduledPlan | null
 }
 
 export type OwnerPlanRequest = Omit<ChangeRequest, 'externalUserId'>
 
 /** Accounts of owners in the platform app: what they used, and their owner plans (decision 58). */
-export function createOwnerAccountService({
-  pool,
-  ledger,
-  owners,
-  changePlan,
-  now,
-}: OwnerAccountsDeps) {
+export function createOwnerAccountService({ pool, ledger, owners, plans, now }: OwnerAccountsDeps) {
   /** Throws NOT_FOUND for an unknown account. */
   async function readByEmail(text: string): Promise<OwnerAccount> {
     const email = normalizeEmail(text)
@@ -61,14 +63,13 @@ export function createOwnerAccountService({
     readAccount(await requirePayer(caller))
 
   async function readAccount({ accountId, email }: store.OwnerName): Promise<OwnerAccount> {
-    const platformApp = await owners.findPlatformApp(pool)
-    if (platformApp === null) throw new DomainError('UNAVAILABLE', 'the platform app is missing')
+    const platformApp = await requirePlatformApp()
     const externalUserId = ownerAccountSubject(accountId)
     const user = await owners.findUser(platformApp, externalUserId)
     const platformClientId = await findClientId(pool, platformApp)
     const names = { email, externalUserId, platformClientId }
     const none = { balance: usdAttos(0n), overage: usdAttos(0n), period: null, charges: [] }
-    if (user === null) return { ...names, ...none }
+    if (user === null) return { ...names, ...none, scheduled: null }
     const at = now()
     const account = await ledger.read(pool, user, at)
     return {
@@ -77,7 +78,14 @@ export function createOwnerAccountService({
       overage: account.overage,
       period: await findPeriod(pool, user, at),
       charges: await store.chargesByApp(pool, user, account.periodStart),
+      scheduled: await plans.findScheduled(user),
     }
+  }
+
+  /** Lists the plans to which the account that pays for the caller's app can move. */
+  async function listPlans(caller: MemberCaller): Promise<PlanChoice[]> {
+    await requirePayer(caller)
+    return plans.listChoices(await requirePlatformApp())
   }
 
   /**
@@ -98,7 +106,13 @@ export function createOwnerAccountService({
     const externalUserId = ownerAccountSubject(accountId)
     const author = { name: accountId, correlationId, isOperator: false }
     const { appId: openedBy } = caller
-    return changePlan(account.appId, { ...request, externalUserId, openedBy }, author)
+    return plans.changePlan(account.appId, { ...request, externalUserId, openedBy }, author)
+  }
+
+  async function requirePlatformApp(): Promise<AppId> {
+    const platformApp = await owners.findPlatformApp(pool)
+    if (platformApp === null) throw new DomainError('UNAVAILABLE', 'the platform app is missing')
+    return platformApp
   }
 
   // A platform admin is an owner of every app, but must not spend another person's money.
@@ -112,7 +126,7 @@ export function createOwnerAccountService({
     )
   }
 
-  return { readByEmail, readOwn, updatePlan }
+  return { readByEmail, readOwn, listPlans, updatePlan }
 }
 
 export type OwnerAccountService = ReturnType<typeof createOwnerAccountService>

@@ -1,5 +1,6 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/billing/v1/owners.ts'
 import { microsDown, microsThatAddUp, microsUp } from '../../lib/money.ts'
+import type { PlanChoice } from '../../plans/subscriptions/choices.ts'
 import { member, operator, orOperator } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import { parseIdempotencyKey } from '../../shared/idempotency.ts'
@@ -22,6 +23,9 @@ export function createOwnersRpc({
         ),
       }),
     ),
+    listOwnerPlans: rpc(member('own'), async (_: pb.ListOwnerPlansRequest, caller) => ({
+      plans: (await ownerAccounts.listPlans(caller)).map(toOwnerPlan),
+    })),
     updateOwnerPlan: rpc(
       member('own'),
       async (request: pb.UpdateOwnerPlanRequest, caller, { correlationId }) => {
@@ -35,7 +39,7 @@ export function createOwnersRpc({
   return { ownerAccountService }
 }
 
-function toAccount({ period, charges, ...account }: OwnerAccount): pb.OwnerAccount {
+function toAccount({ period, charges, scheduled, ...account }: OwnerAccount): pb.OwnerAccount {
   const amounts = microsThatAddUp(charges.map(({ amount }) => amount))
   return {
     email: account.email,
@@ -51,5 +55,30 @@ function toAccount({ period, charges, ...account }: OwnerAccount): pb.OwnerAccou
       ticketCount: String(tickets),
       ownerChargeUsdMicros: String(amounts[i] ?? microsUp(amount)),
     })),
+    scheduledPlan: scheduled
+      ? {
+          planId: scheduled.planId,
+          name: scheduled.name,
+          effectiveAt: scheduled.at.toISOString(),
+        }
+      : undefined,
+  }
+}
+
+function toOwnerPlan({ newest, ...plan }: PlanChoice): pb.OwnerPlan {
+  const { included, includedUnits, chargeThreshold } = newest
+  return {
+    id: plan.id,
+    name: plan.name,
+    type: newest.type,
+    priceAmount: newest.priceAmount,
+    priceCurrency: newest.priceCurrency,
+    billingCycle: newest.billingCycle,
+    includedUsdMicros: included === null ? undefined : String(microsDown(included)),
+    includedUnits: includedUnits?.toString(),
+    chargeThresholdUsdMicros:
+      chargeThreshold === null ? undefined : String(microsDown(chargeThreshold)),
+    isStarter: plan.isStarterDefault,
+    needsCard: plan.needsCard,
   }
 }

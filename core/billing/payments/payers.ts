@@ -1,8 +1,14 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { Users } from '../../identity/users/users.ts'
 import type { Pool } from '../../lib/sql.ts'
-import type { Caller } from '../../rpc/callers.ts'
-import type { AppId, UserKey } from '../../shared/ids.ts'
+import {
+  type AppOperatorCaller,
+  type M2mCaller,
+  type MemberCaller,
+  type SelfCaller,
+  subjectOf,
+} from '../../rpc/callers.ts'
+import { type AppId, type UserKey, ownerAccountSubject } from '../../shared/ids.ts'
 import type { PaymentProcessor, Plane } from '../processor/port.ts'
 import { findPlane } from '../processor/store.ts'
 import { type BillingMode, findSettings, isPlatformApp } from '../store.ts'
@@ -26,6 +32,16 @@ export interface PayersDeps {
   /** Returns the owner's account; null if the platform owns the app. */
   readonly findOwnerAccount: (app: AppId) => Promise<OwnerAccount | null>
 }
+
+/** The members of a request that name the payer. */
+export interface PayerRequest {
+  readonly externalUserId?: string | undefined
+  /** `owner`: the app's owner in any billing mode. */
+  readonly payer?: string | undefined
+}
+
+/** Who may send such a request. */
+export type PayerCaller = M2mCaller | MemberCaller | SelfCaller | AppOperatorCaller
 
 export interface FoundPayer {
   readonly billingMode: BillingMode
@@ -62,6 +78,10 @@ export function createPayers({
       const user = { appId: app, userId, externalUserId: external }
       return { billingMode, user, payee: isOwn ? null : app, plane: await findPlane(pool, app) }
     }
+    return ownerOf(app, billingMode)
+  }
+
+  async function ownerOf(app: AppId, billingMode: BillingMode): Promise<FoundPayer> {
     const owner = await findOwnerAccount(app)
     if (owner === null)
       throw new DomainError(
@@ -73,9 +93,37 @@ export function createPayers({
     return { billingMode, user: owner, payee: null, plane }
   }
 
-  /** Like `find`, with the processor's account that takes the money. Throws if it cannot. */
-  async function resolve(app: AppId, externalUserId: string | undefined): Promise<Payer> {
-    return place(await find(app, externalUserId))
+  /**
+   * Returns the payer that a request names, who is the caller itself on a person's own routes.
+   * Throws like `find`, and EDIT_FORBIDDEN if the caller names the owner and is not that account.
+   */
+  async function findRequested(caller: PayerCaller, request: PayerRequest): Promise<FoundPayer> {
+    if (request.payer !== undefined) return findOwner(caller, request)
+    const payer = await find(caller.appId, subjectOf(caller, request))
+    requireOwnPayer(caller, payer.user.externalUserId)
+    return payer
+  }
+
+  /** The account that pays for all apps of an owner is for its own session only (docs/payments.md). */
+  async function findOwner(
+    caller: PayerCaller,
+    { payer, externalUserId }: PayerRequest,
+  ): Promise<FoundPayer> {
+    if (payer !== 'owner')
+      throw new DomainError('REQUEST_INVALID', 'payer must be owner, or absent')
+    if (externalUserId !== undefined)
+      throw new DomainError('REQUEST_INVALID', 'send payer or externalUserId, not both')
+    if (caller.kind !== 'member' || caller.role !== 'owner') throw notOwner()
+    const { billingMode } = await findSettings(pool, caller.appId)
+    const owner = await ownerOf(caller.appId, billingMode)
+    // A platform admin is an owner of every app, but must not spend another person's money.
+    if (owner.user.externalUserId !== ownerAccountSubject(caller.accountId)) throw notOwner()
+    return owner
+  }
+
+  /** Like `findRequested`, with the processor's account that takes the money. Throws if it cannot. */
+  async function resolve(caller: PayerCaller, request: PayerRequest): Promise<Payer> {
+    return place(await findRequested(caller, request))
   }
 
   /** Returns the account of the processor that takes a payer's money. */
@@ -85,17 +133,23 @@ export function createPayers({
     return { ...user, at: { plane, account } }
   }
 
-  return { find, resolve, place }
+  return { findRequested, resolve, place }
 }
 
 /**
  * Throws CONFLICT unless the payer is the person who asks: in other billing modes the app's owner
  * pays, whose account its users must not see or change.
  */
-export function requireOwnPayer(caller: Caller, externalUserId: string): void {
+function requireOwnPayer(caller: PayerCaller, externalUserId: string): void {
   if (caller.kind === 'self' && caller.externalUserId !== externalUserId)
     throw new DomainError('CONFLICT', 'this app pays for its users, so you have nothing to pay')
 }
+
+const notOwner = (): DomainError =>
+  new DomainError(
+    'EDIT_FORBIDDEN',
+    'payer owner needs a session of the account that pays for the app as its owner',
+  )
 
 export type Payers = ReturnType<typeof createPayers>
 

@@ -4,14 +4,7 @@ import { microsDown } from '../../lib/money.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Author, Change } from '../../plans/subscriptions/change.ts'
 import type { CheckoutRequest } from '../../plans/subscriptions/changes.ts'
-import {
-  type M2mCaller,
-  type MemberCaller,
-  type SelfCaller,
-  callerName,
-  subjectOf,
-  toActor,
-} from '../../rpc/callers.ts'
+import { callerName, toActor } from '../../rpc/callers.ts'
 import {
   appOperator,
   appOperatorWrite,
@@ -30,8 +23,7 @@ import { centsToAttos, formatCents, parseRefund, parseTopUp } from './amounts.ts
 import { type StoredCheckout, findCheckout } from './checkout-store.ts'
 import { type Checkouts, notConfigured } from './checkouts.ts'
 import type { ProcessorEvents } from './events.ts'
-import type { Payer } from './customers.ts'
-import { type Payers, requireOwnPayer } from './payers.ts'
+import type { Payers } from './payers.ts'
 import { type ListedPayment, findPayment, listPayments } from './payment-store.ts'
 import type { Returns } from './returns.ts'
 
@@ -57,22 +49,12 @@ export function createPaymentsRpc({ pool, payers, collecting, openPlanCheckout }
 
   const payerOrEditor = orSelf(m2mOrMember(undefined, 'edit'))
 
-  /** Returns the payer of a request, who is the caller itself on a person's own routes. */
-  async function payerOf(
-    caller: M2mCaller | MemberCaller | SelfCaller,
-    request: { readonly externalUserId?: string | undefined },
-  ): Promise<Payer> {
-    const payer = await payers.resolve(caller.appId, subjectOf(caller, request))
-    requireOwnPayer(caller, payer.externalUserId)
-    return payer
-  }
-
   const paymentService: Handlers<pb.PaymentServiceServer> = {
     createTopUp: rpc(payerOrEditor, async (request: pb.CreateTopUpRequest, caller, context) => {
       const amount = parseTopUp(request.amountUsd)
       const { checkouts } = requireProcessor()
       const { checkoutId, checkoutUrl } = await checkouts.open({
-        payer: await payerOf(caller, request),
+        payer: await payers.resolve(caller, request),
         openedBy: caller.appId,
         purpose: 'top_up',
         amount,
@@ -90,7 +72,7 @@ export function createPaymentsRpc({ pool, payers, collecting, openPlanCheckout }
       async (request: pb.CreateCardSetupRequest, caller, context) => {
         const { checkouts } = requireProcessor()
         const { checkoutId, checkoutUrl } = await checkouts.open({
-          payer: await payerOf(caller, request),
+          payer: await payers.resolve(caller, request),
           openedBy: caller.appId,
           purpose: 'card',
           amount: null,

@@ -1,10 +1,9 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/billing/v1/wallet.ts'
 import { microsDown, usdAttos } from '../../lib/money.ts'
 import type { Pool } from '../../lib/sql.ts'
-import { subjectOf } from '../../rpc/callers.ts'
 import { appOperator, m2mOrMember, orOperator, orSelf } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
-import { type Payers, requireOwnPayer } from '../payments/payers.ts'
+import type { Payers } from '../payments/payers.ts'
 import { formatUsd } from './amounts.ts'
 import { renderCard, renderState } from './render.ts'
 import type { PayPerUsePlan } from './store.ts'
@@ -24,22 +23,21 @@ export function createWalletRpc({ pool, payers, wallets, docsUrl }: WalletRpcDep
     getWallet: rpc(
       orOperator(orSelf(m2mOrMember()), appOperator()),
       async (request: pb.GetWalletRequest, caller) => {
-        const wallet = await wallets.read(caller.appId, subjectOf(caller, request))
-        requireOwnPayer(caller, wallet.state.externalUserId)
-        return toWallet(wallet, docsUrl)
+        const payer = await payers.findRequested(caller, request)
+        return toWallet(await wallets.read(caller.appId, payer), docsUrl)
       },
     ),
     getBillingState: rpc(
       orOperator(m2mOrMember(), appOperator()),
-      async ({ externalUserId }: pb.GetBillingStateRequest, { appId }) => ({
-        billingState: renderState(await wallets.readState(appId, externalUserId), docsUrl),
-      }),
+      async (request: pb.GetBillingStateRequest, caller) => {
+        const { state } = await wallets.readPayer(await payers.findRequested(caller, request))
+        return { billingState: renderState(state, docsUrl) }
+      },
     ),
     listWalletTransactions: rpc(
       orOperator(orSelf(m2mOrMember()), appOperator()),
       async (request: pb.ListWalletTransactionsRequest, caller) => {
-        const { user } = await payers.find(caller.appId, subjectOf(caller, request))
-        requireOwnPayer(caller, user.externalUserId)
+        const { user } = await payers.findRequested(caller, request)
         const { items, nextCursor } = await listTransactions(pool, user, {
           limit: request.limit,
           cursor: request.cursor,

@@ -12,7 +12,7 @@ import { type PayPerUsePlan, listPayPerUse } from './store.ts'
 
 export interface WalletsDeps {
   readonly pool: Pool
-  readonly payers: Payers
+  readonly payers: Pick<Payers, 'place'>
   /** Null without a payment processor. */
   readonly customers: Pick<Customers, 'findCard'> | null
   readonly allowances: Pick<Allowances, 'stateOf'>
@@ -31,9 +31,8 @@ export interface Wallet {
 
 /** What a payer has, how it is charged, and whether it may spend (docs/payments.md). */
 export function createWallets({ pool, payers, customers, allowances, now }: WalletsDeps) {
-  /** Throws as `Payers.find` does. */
-  async function read(app: AppId, externalUserId: string | undefined): Promise<Wallet> {
-    const payer = await payers.find(app, externalUserId)
+  /** Returns what a payer of the app's usage has, with the app's plans that are paid by use. */
+  async function read(app: AppId, payer: FoundPayer): Promise<Wallet> {
     const [{ balance, state }, plans] = await Promise.all([
       readPayer(payer),
       listPayPerUse(pool, app),
@@ -42,11 +41,7 @@ export function createWallets({ pool, payers, customers, allowances, now }: Wall
   }
 
   /** Like `read`, without the plans. */
-  async function readState(app: AppId, externalUserId: string | undefined): Promise<BillingState> {
-    return (await readPayer(await payers.find(app, externalUserId))).state
-  }
-
-  async function readPayer(payer: FoundPayer) {
+  async function readPayer(payer: FoundPayer): Promise<Omit<Wallet, 'plans'>> {
     const { billingMode, user, payee } = payer
     const [{ balance, money }, card, standing] = await Promise.all([
       allowances.stateOf(user),
@@ -65,7 +60,7 @@ export function createWallets({ pool, payers, customers, allowances, now }: Wall
     return (await customers.findCard(placed, now()))?.card ?? null
   }
 
-  return { read, readState }
+  return { read, readPayer }
 }
 
 /** Without a processor, or before the app's account is connected, no payer can have a card. */

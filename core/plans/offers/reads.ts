@@ -63,6 +63,10 @@ export const planReads = {
     return version ?? null
   },
 
+  /** Returns the app's plans that are not deleted with their newest versions, Starter first. */
+  listPlans: (db: Db, app: AppId): Promise<Plan[]> =>
+    store.findPlans(db, { appId: app, planId: null }),
+
   /** Returns a plan of the app with its newest version; null if it is unknown or deleted. */
   async findPlan(db: Db, app: AppId, planId: string): Promise<Plan | null> {
     const [plan] = isUuid(planId) ? await store.findPlans(db, { appId: app, planId }) : []

@@ -216,19 +216,18 @@ export async function getPlan(db: Db, app: AppId, planId: string): Promise<Plan>
 }
 
 /** Throws CONFLICT for a plan that takes no new subscribers. */
-export function requireOpen({ status, isNetworkDefault, newest }: Plan): void {
-  if (isNetworkDefault)
-    throw new DomainError(
-      'CONFLICT',
-      'this plan only shows network prices; users cannot be put on it',
-    )
-  if (status !== 'active')
-    throw new DomainError('CONFLICT', 'the plan is not active; activate it, or choose another')
-  if (!isChargeable(newest))
-    throw new DomainError(
-      'CONFLICT',
-      `the plan costs ${newest.priceAmount} ${newest.priceCurrency}, which cannot be charged: give it a price in USD with at most 2 decimals`,
-    )
+export function requireOpen(plan: Plan): void {
+  const reason = closedReason(plan)
+  if (reason !== null) throw new DomainError('CONFLICT', reason)
+}
+
+/** Returns the reason for which no user may move to the plan; null if users may. */
+export function closedReason({ status, isNetworkDefault, newest }: Plan): string | null {
+  if (isNetworkDefault) return 'this plan only shows network prices; users cannot be put on it'
+  if (status !== 'active') return 'the plan is not active; activate it, or choose another'
+  return isChargeable(newest)
+    ? null
+    : `the plan costs ${newest.priceAmount} ${newest.priceCurrency}, which cannot be charged: give it a price in USD with at most 2 decimals`
 }
 
 function requirePrice({ newest }: Plan, price: UsdAttos | undefined): void {

@@ -115,7 +115,7 @@ ${state.processor === 'simulated' && html`<p class="notice"><strong>Simulated pr
 ${state.status !== 'disconnected' && flags(state)}
 <li>${modeTexts[state.settings?.billingMode ?? ''] ?? ''}<small>billing mode</small></li>
 </ul>
-${needs('New users', requireField(state.provisioning, 'provisioning'), cures)}
+${needs('New users', requireField(state.provisioning, 'provisioning'), costCures(clientId))}
 ${needs('Plans with a price', requireField(state.selling, 'selling'), state.status === 'disconnected' ? cures : connectedCures)}
 ${
   state.processor === undefined
@@ -161,22 +161,24 @@ const modeTexts: Readonly<Record<string, string>> = {
 }
 
 /** What the activation gate misses, if it does. */
-const needs = (
-  title: string,
-  { code, detail, isEnforced }: Admission,
-  cure: typeof cures,
-): Html | false =>
+const needs = (title: string, { code, detail, isEnforced }: Admission, cure: Cures): Html | false =>
   code !== undefined &&
   html`<p class="${isEnforced ? 'problem' : 'notice'}"><strong>${title}:</strong> ${detail}. ${cure[code]}</p>`
 
-const cures: Readonly<Record<string, string>> = {
+type Cures = Readonly<Record<string, Html | string>>
+
+/** Leads to the views of the dashboard where an owner does what is missing. */
+const costCures = (clientId: string): Cures => ({
+  end_user_cap_reached: html`<a href="/app/${clientId}/users">Deactivate a user</a> who is not needed, or ask a platform admin of this deployment for a higher cap. Active users are not affected.`,
+  owner_payment_method_required: html`<a href="/app/${clientId}/money">Top up the account or take an owner plan</a>: only the app's first owner can, whose account pays. New users are accepted as soon as the payment is reported.`,
+})
+
+const cures: Cures = {
   stripe_connect_required: 'Connect an account below, then let users pay you.',
   stripe_connect_pending: 'Continue below.',
-  end_user_cap_reached: '',
-  owner_payment_method_required: 'Add credit to your own allowance, or ask a platform admin.',
 }
 
-const connectedCures: typeof cures = {
+const connectedCures: Cures = {
   ...cures,
   stripe_connect_required: 'The account is connected; let users pay you.',
 }

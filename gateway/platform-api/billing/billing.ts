@@ -8,7 +8,7 @@ import { Percent } from './processor.ts'
 const day = 'YYYY-MM-DD in UTC.'
 
 /** A nullable object in OpenAPI 3.0. */
-const orNull = (properties: Record<string, TSchema>, description: string) => {
+export const orNull = (properties: Record<string, TSchema>, description: string) => {
   const schema = Type.Object(properties)
   return Type.Unsafe<object | null>({ ...schema, nullable: true, description })
 }

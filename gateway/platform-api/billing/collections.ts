@@ -3,6 +3,7 @@ import type { App } from '../../http/app.ts'
 import { post } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, oneOf, text } from '../schemas.ts'
+import { payerFields } from './payer.ts'
 
 const Collected = named(
   Type.Object({
@@ -18,14 +19,7 @@ const Collected = named(
   'Collected',
 )
 
-const CollectBody = Type.Object(
-  {
-    externalUserId: Type.Optional(
-      text('The user who pays; required in billing mode merchant, otherwise ignored.'),
-    ),
-  },
-  { additionalProperties: false },
-)
+const CollectBody = Type.Object(payerFields, { additionalProperties: false })
 
 /** Collects what a payer owes when somebody asks for it (docs/collection.md). */
 export function collectionRoutes(app: App): void {
@@ -40,7 +34,7 @@ const collectNow = post({
   operationId: 'collectDebt',
   summary: 'Collect what a payer owes now',
   description:
-    "Invoices the payer's debt and charges the card on file, and tries unpaid invoices again. The payer is the named user in billing mode merchant, otherwise the app's owner. Returns 503 with outcome unavailable if nothing can be charged.",
+    "Invoices the payer's debt and charges the card on file, and tries unpaid invoices again. The payer is the named user in billing mode merchant, otherwise the app's owner, whom payer=owner names in any mode. Returns 503 with outcome unavailable if nothing can be charged.",
   tags: ['billing'],
   params: AppParams,
   body: CollectBody,

@@ -3,9 +3,9 @@ import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { get, post } from '../../http/endpoint.ts'
 import { IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
-import { AppParams, Micros, required, text } from '../schemas.ts'
+import { AppParams, Instant, Micros, nullable, oneOf, required, text } from '../schemas.ts'
 import { SubscriptionChange, Timing, toChange } from '../users/subscriptions.ts'
-import { BilledPlan, BilledSubscription } from './billing.ts'
+import { BilledPlan, BilledSubscription, orNull } from './billing.ts'
 
 const url = '/api/v1/apps/:clientId/billing/owner-plan'
 const tags = ['billing']
@@ -30,14 +30,49 @@ const OwnerAccount = named(
       }),
       { description: 'Owner charges of the running period, by app, the highest first.' },
     ),
+    scheduledPlan: orNull(
+      {
+        planId: Type.String(),
+        name: Type.String(),
+        effectiveAt: Instant('The end of the running period.'),
+      },
+      'The plan that follows the running period; null without a scheduled change.',
+    ),
   }),
   'OwnerAccount',
 )
 
+const OwnerPlan = named(
+  Type.Object({
+    id: Type.String({ description: 'planId of a change.' }),
+    name: Type.String(),
+    type: oneOf(['free', 'subscription', 'usage'], 'usage: paid by use; subscription: by period.'),
+    priceAmount: Type.String({ description: 'Price of one period, as it was entered.' }),
+    priceCurrency: Type.String(),
+    billingCycle: oneOf(['daily', 'weekly', 'monthly'], 'Length of a period.'),
+    includedUsdMicros: nullable({ description: 'Null if nothing is included.' }),
+    includedUnits: nullable({ description: 'Null without a quota.' }),
+    chargeThresholdUsdMicros: nullable({
+      description: 'Usage after which the card is charged; null: when the period ends.',
+    }),
+    isStarter: Type.Boolean({ description: 'Starter is no owner plan; moving to it ends one.' }),
+    needsCard: Type.Boolean({ description: 'Whether a card or a payment comes first.' }),
+  }),
+  'OwnerPlan',
+)
+
+const OwnerPlans = named(
+  Type.Object({
+    plans: Type.Array(ref(OwnerPlan), { description: 'Starter, then the oldest first.' }),
+  }),
+  'OwnerPlans',
+)
+
 /** The owner plan: the plan of the account that pays for an app as its owner. */
 export function ownerPlanRoutes(app: App): void {
-  addSchemas(app, [OwnerAccount])
+  addSchemas(app, [OwnerAccount, OwnerPlan, OwnerPlans])
   readOwnerAccount(app)
+  listOwnerPlans(app)
   updateOwnerPlan(app)
 }
 
@@ -56,6 +91,20 @@ const readOwnerAccount = get({
     const { account } = await core.ownerAccounts.getOwnerAccount(params)
     return requireField(account, 'account')
   },
+})
+
+const listOwnerPlans = get({
+  url: `${url}s`,
+  guard: { kind: 'member_own' },
+  refuses: ['CONFLICT'],
+  operationId: 'listOwnerPlans',
+  summary: 'The owner plans to choose from',
+  description:
+    'Lists the plans of the platform app that the account that pays for the app can move to. For that account only. Returns 409 for a platform-owned app.',
+  tags,
+  params: AppParams,
+  response: { 200: ref(OwnerPlans) },
+  handler: async ({ params, core }) => core.ownerAccounts.listOwnerPlans(params),
 })
 
 const updateOwnerPlan = post({

@@ -3,6 +3,7 @@ import type { App } from '../../http/app.ts'
 import { post } from '../../http/endpoint.ts'
 import { IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
 import { AppParams, WebAddress, text } from '../schemas.ts'
+import { payerFields } from './payer.ts'
 
 export const CardSetup = named(
   Type.Object({
@@ -32,15 +33,13 @@ const createCardSetup = post({
   operationId: 'createCardSetup',
   summary: 'Open the page for a card on file',
   description:
-    "Opens the payment processor's page on which the payer leaves a card: the named user in billing mode merchant, otherwise the app's owner. Nothing is charged.",
+    "Opens the payment processor's page on which the payer leaves a card: the named user in billing mode merchant, otherwise the app's owner, whom payer=owner names in any mode. Nothing is charged.",
   tags: ['billing'],
   params: AppParams,
   headers: IdempotencyHeader,
   body: Type.Object(
     {
-      externalUserId: Type.Optional(
-        text('The user who pays; required in billing mode merchant, otherwise ignored.'),
-      ),
+      ...payerFields,
       successUrl: Type.Optional(
         text('Where the page leads afterwards: https, or http on this machine.'),
       ),

@@ -11,16 +11,12 @@ import {
   toPaymentMethod,
 } from './state.ts'
 import { AppParams, Instant, Micros, WebAddress, nullable, oneOf, text } from '../schemas.ts'
+import { payerFields } from './payer.ts'
 
 const url = '/api/v1/apps/:clientId/billing/wallet'
 const tags = ['billing']
 
-const payerQuery = {
-  externalUserId: Type.Optional(
-    text('The user who pays; required in billing mode merchant, otherwise ignored.'),
-  ),
-}
-const PayerQuery = Type.Object(payerQuery)
+const PayerQuery = Type.Object(payerFields)
 
 const PayPerUsePlan = named(
   Type.Object({
@@ -40,7 +36,7 @@ export const Wallet = named(
     clientId: Type.String(),
     billingMode: oneOf(
       ['owner_rollup', 'merchant'],
-      "Whose wallet it is: the owner's, or in merchant mode the named user's.",
+      "Who pays for the app's usage: the owner, or in merchant mode its users.",
     ),
     payer: Type.String({ description: "The payer's id in its app." }),
     balance: Type.Unsafe<object | null>(
@@ -151,11 +147,11 @@ export function walletRoutes(app: App): void {
 const readWallet = get({
   url,
   guard: { kind: 'm2m_or_member' },
-  refuses: ['CONFLICT'],
+  refuses: ['CONFLICT', 'EDIT_FORBIDDEN'],
   operationId: 'getWallet',
   summary: "A payer's balance, card and plans that are paid by use",
   description:
-    "Returns what the payer has and how it is charged. The payer is the named user in billing mode merchant, otherwise the app's owner. Returns 409 for an app that the platform pays for.",
+    "Returns what the payer has and how it is charged. The payer is the named user in billing mode merchant, otherwise the app's owner, whom payer=owner names in any mode. Returns 409 for an app that the platform pays for.",
   tags,
   params: AppParams,
   querystring: PayerQuery,
@@ -178,11 +174,11 @@ export const toWallet = (
 const readState = get({
   url: '/api/v1/apps/:clientId/billing/state',
   guard: { kind: 'm2m_or_member' },
-  refuses: ['CONFLICT'],
+  refuses: ['CONFLICT', 'EDIT_FORBIDDEN'],
   operationId: 'getBillingState',
   summary: 'Whether a payer may spend, and why not',
   description:
-    "Returns what pays for calls, what is unpaid, how it is collected, and the reason with which calls are refused, with the same codes as the refusals. The payer is the named user in billing mode merchant, otherwise the app's owner. Null is unknown. The answer is never cached.",
+    "Returns what pays for calls, what is unpaid, how it is collected, and the reason with which calls are refused, with the same codes as the refusals. The payer is the named user in billing mode merchant, otherwise the app's owner, whom payer=owner names in any mode. Null is unknown. The answer is never cached.",
   tags,
   params: AppParams,
   querystring: PayerQuery,
@@ -207,14 +203,14 @@ export const transactionsQuery = {
 const listTransactions = get({
   url: `${url}/transactions`,
   guard: { kind: 'm2m_or_member' },
-  refuses: ['CONFLICT'],
+  refuses: ['CONFLICT', 'EDIT_FORBIDDEN'],
   operationId: 'listWalletTransactions',
   summary: "A payer's transactions with running balances, newest first",
   description:
     "Lists credits, usage by day, expiries, corrections, invoices, credit notes, payments and refunds. Each balance is the ledger's own after the transaction.",
   tags,
   params: AppParams,
-  querystring: Type.Object({ ...payerQuery, ...transactionsQuery }),
+  querystring: Type.Object({ ...payerFields, ...transactionsQuery }),
   response: { 200: ref(Transactions) },
   handler: async ({ params, query: { limit, ...query }, core }) =>
     core.wallets.listWalletTransactions({ ...params, ...query, limit: Number(limit ?? 0) }),
@@ -258,7 +254,7 @@ const createTopUp = post({
   body: Type.Object(
     {
       amountUsd: topUpAmount,
-      ...payerQuery,
+      ...payerFields,
       ...returnUrls,
     },
     { additionalProperties: false },

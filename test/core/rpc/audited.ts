@@ -67,6 +67,7 @@ export const audited: Readonly<Record<string, Audited>> = {
   'billing.v1.OverageService/GetOverage': 'reads',
   'billing.v1.OverageService/UpdateOverage': both('overage_ceiling_changed'),
   'billing.v1.OwnerAccountService/GetOwnerAccount': 'reads',
+  'billing.v1.OwnerAccountService/ListOwnerPlans': 'reads',
   'billing.v1.OwnerAccountService/UpdateOwnerPlan': as('subscription_changed'),
   'billing.v1.PaymentService/CreateTopUp': as('checkout_opened'),
   'billing.v1.PaymentService/CreatePlanCheckout': both('checkout_opened'),

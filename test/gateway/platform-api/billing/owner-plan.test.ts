@@ -3,7 +3,7 @@ import { type CoreClient, connectCore } from '../../../../deploy/cli/client.ts'
 import { operate } from '../../../deploy/cli/support.ts'
 import { envelope } from '../../../core/metering/harness.ts'
 import { serviceToken } from '../../../core/support.ts'
-import { type Real, type RealApp, startReal } from '../../real.ts'
+import { type Real, type RealApp, newSellingApp, startReal } from '../../real.ts'
 import { createBrowser } from '../../pages/support.ts'
 import { asRecord } from '../../support.ts'
 
@@ -11,7 +11,7 @@ let real: Real
 let operator: CoreClient
 let platform: string
 beforeAll(async () => {
-  real = await startReal({ PAYMENT_PROCESSOR: 'simulated' })
+  real = await startReal({ ACTIVATION_GATE_MODE: 'enforce', PAYMENT_PROCESSOR: 'simulated' })
   operator = connectCore({ target: real.core.core.target, token: serviceToken, tls: undefined })
   vi.stubEnv('CORE_TARGET', real.core.core.target)
   vi.stubEnv('CORE_TOKEN', serviceToken)
@@ -59,6 +59,8 @@ async function ask(
 }
 
 const read = (app: RealApp) => ask('GET', app, { headers: app.session })
+const list = (app: RealApp) =>
+  ask('GET', app, { path: '/billing/owner-plans', headers: app.session })
 const take = (app: RealApp, json: object, headers: Headers = {}) =>
   ask('POST', app, { headers: { ...app.session, ...headers }, json })
 
@@ -80,15 +82,18 @@ async function newPlan(name: string, terms: object): Promise<string> {
   return id
 }
 
-const isPlatformOwned = (app: RealApp, owned: boolean) =>
-  operator.billing.updateBillingSettings({
-    clientId: app.clientId,
-    isPlatformOwned: owned,
-    billingMode: undefined,
-    endUserCap: undefined,
-    servesEveryApp: undefined,
-    platformCutPercent: undefined,
-  })
+/** Creates an app in billing mode merchant. */
+const newShop = (name: string): Promise<RealApp> => newSellingApp({ real, operator }, name)
+
+/** Pays at a page of the simulated processor. */
+async function payAt(checkoutUrl: unknown): Promise<void> {
+  const browser = createBrowser(real.url)
+  const path = new URL(String(checkoutUrl)).pathname
+  await browser.post(path, { ...(await browser.get(path)).fields, card: 'works' })
+}
+
+const isPlatformOwned = ({ clientId }: RealApp, owned: boolean) =>
+  operator.billing.updateBillingSettings({ clientId, isPlatformOwned: owned })
 
 describe('the account of an owner', () => {
   it('has what Starter includes, and charges by app', async () => {
@@ -135,12 +140,13 @@ describe('the account of an owner', () => {
       [
         (await ask('GET', app, { headers })).status,
         (await ask('POST', app, { headers, json: { planId: 'x' } })).status,
+        (await ask('GET', app, { path: '/billing/owner-plans', headers })).status,
       ].join(' ')
-    expect(await status({})).toBe('401 401')
-    expect(await status({ authorization: app.basic })).toBe('401 401')
-    expect(await status(other.session)).toBe('404 404')
+    expect(await status({})).toBe('401 401 401')
+    expect(await status({ authorization: app.basic })).toBe('401 401 401')
+    expect(await status(other.session)).toBe('404 404 404')
     // A platform admin is an owner of every app, but does not pay for it.
-    expect(await status(admin.session)).toBe('403 403')
+    expect(await status(admin.session)).toBe('403 403 403')
   })
 
   it('does not exist for a platform-owned app', async () => {
@@ -148,6 +154,7 @@ describe('the account of an owner', () => {
     await isPlatformOwned(app, true)
     expect((await read(app)).status).toBe(409)
     expect((await take(app, { planId: 'x' })).status).toBe(409)
+    expect((await list(app)).status).toBe(409)
   })
 })
 
@@ -200,6 +207,41 @@ describe('an owner plan', () => {
     expect(await planOf()).toBe(dearer)
   })
 
+  it('is listed with price and included usage, if a change to it is possible', async () => {
+    const app = await real.newApp('chooses')
+    const closed = await newPlan('Closed', { status: 'inactive' })
+    const free = await newPlan('Listed', { includedUsdMicros: '7000000' })
+    const priced = await newPlan('Listed for money', { priceAmount: '12.50' })
+    const { status, body } = await list(app)
+    const plans = Array.isArray(body['plans']) ? body['plans'].map(asRecord) : []
+    expect([status, plans[0]]).toEqual([
+      200,
+      expect.objectContaining({ name: 'Starter', isStarter: true, needsCard: false }),
+    ])
+    const find = (planId: string) => plans.find(({ id }) => id === planId)
+    const shown = { name: 'Listed', priceAmount: '0', includedUsdMicros: '7000000' }
+    expect(find(free)).toMatchObject({ ...shown, includedUnits: '100', needsCard: false })
+    expect(find(priced)).toMatchObject({ priceAmount: '12.50', needsCard: true })
+    expect(find(closed)).toBeUndefined()
+    expect(plans.map(({ name }) => name)).not.toContain('Network Price')
+  })
+
+  it('ends with its period by a change to Starter, which is shown until then', async () => {
+    const app = await real.newApp('leaves')
+    const planId = await newPlan('Left', { includedUsdMicros: '9000000' })
+    await take(app, { planId, timing: 'immediate' })
+    real.core.clock.advance(1_000)
+    expect((await read(app)).body).toMatchObject({ plan: { id: planId }, scheduledPlan: null })
+    const { body } = await list(app)
+    const [starter] = Array.isArray(body['plans']) ? body['plans'].map(asRecord) : []
+    const left = await take(app, { planId: starter?.['id'], timing: 'next_billing_cycle' })
+    const { plan, scheduledPlan } = (await read(app)).body
+    expect([plan, scheduledPlan]).toMatchObject([
+      { id: planId },
+      { planId: starter?.['id'], name: 'Starter', effectiveAt: left.body['effectiveAt'] },
+    ])
+  })
+
   it('is changed once for a repeated Idempotency-Key', async () => {
     const app = await real.newApp('repeats')
     const planId = await newPlan('Once', { includedUsdMicros: '1000000' })
@@ -220,6 +262,182 @@ describe('an owner plan', () => {
     expect((await take(app, { planId: created.id })).status).toBe(404)
     expect((await take(app, {})).status).toBe(400)
     expect((await take(app, { planId: unknown, timing: 'later' })).status).toBe(400)
+  })
+})
+
+describe('the wallet of an owner whose users pay', () => {
+  const reads = ['wallet', 'state', 'wallet/transactions']
+  const writes = { 'wallet/top-up': { amountUsd: '5' }, 'payment-method': {}, collect: {} }
+
+  /** Adds a person with a role to an app. Returns the headers of its browser. */
+  async function join(app: RealApp, role: string): Promise<Headers> {
+    const { email, session } = await real.newPerson()
+    const json = { email, role }
+    const { body } = await ask('PUT', app, { path: '/admins', headers: app.session, json })
+    const id = String(asRecord(body['invitation'])['id'])
+    const url = `${real.url}/api/v1/invitations/${id}/accept`
+    expect((await fetch(url, { method: 'POST', headers: session })).status).toBe(200)
+    return session
+  }
+
+  const get = (app: RealApp, path: string) =>
+    ask('GET', app, { path: `/billing/${path}?payer=owner`, headers: app.session })
+  const post = (app: RealApp, path: string, json: object) =>
+    ask('POST', app, {
+      path: `/billing/${path}`,
+      headers: app.session,
+      json: { payer: 'owner', ...json },
+    })
+
+  /** Returns status and code of each route. */
+  async function answers(app: RealApp, headers: Headers, more: Record<string, string> = {}) {
+    const query = Object.entries(more).map(([name, value]) => `&${name}=${value}`)
+    const all = await Promise.all([
+      ...reads.map((path) =>
+        ask('GET', app, { path: `/billing/${path}?payer=owner${query.join('')}`, headers }),
+      ),
+      ...Object.entries(writes).map(([path, json]) =>
+        ask('POST', app, {
+          path: `/billing/${path}`,
+          headers,
+          json: { payer: 'owner', ...json, ...more },
+        }),
+      ),
+    ])
+    return [...new Set(all.map(({ status, body }) => `${status} ${String(body['code'])}`))]
+  }
+
+  it('is topped up, has a card and is collected with payer owner', async () => {
+    const app = await newShop('sells')
+    expect((await ask('GET', app, { path: '/billing/wallet', headers: app.session })).status).toBe(
+      400,
+    )
+    const topUp = await post(app, 'wallet/top-up', writes['wallet/top-up'])
+    expect([topUp.status, topUp.body['amountUsdMicros']]).toEqual([200, '5000000'])
+    await payAt(topUp.body['checkoutUrl'])
+    const walletOf = async () => {
+      real.core.clock.advance(10)
+      return (await get(app, 'wallet')).body
+    }
+    const balanceOf = async () => asRecord((await walletOf())['balance'])['usdMicros']
+    await expect.poll(balanceOf, { timeout: 10_000 }).toBe('10000000')
+    await payAt((await post(app, 'payment-method', {})).body['checkoutUrl'])
+    await expect
+      .poll(async () => asRecord((await walletOf())['paymentMethod'])['hasDefault'])
+      .toBe(true)
+    expect(await walletOf()).toMatchObject({
+      billingMode: 'merchant',
+      payer: expect.stringMatching(/^account:/),
+    })
+    const { subject, collection } = (await get(app, 'state')).body
+    expect([subject, collection]).toMatchObject([
+      { type: 'owner', billingMode: 'merchant' },
+      { collector: 'platform' },
+    ])
+    expect((await get(app, 'wallet/transactions')).body['items']).toContainEqual(
+      expect.objectContaining({ type: 'credit_purchased', creditDeltaUsdMicros: '5000000' }),
+    )
+    expect((await post(app, 'collect', {})).body).toMatchObject({ outcome: 'skipped' })
+    expect((await read(app)).body['balanceUsdMicros']).toBe('10000000')
+  })
+
+  it('is only for a session of the account that pays', async () => {
+    const [app, other] = [await newShop('sells-alone'), await newShop('sells-beside')]
+    const admin = await real.newPerson(true)
+    expect(await answers(app, {})).toEqual(['404 not_found'])
+    expect(await answers(app, other.session)).toEqual(['404 not_found'])
+    const refused = [
+      { authorization: app.basic },
+      { authorization: app.machineToken },
+      // A platform admin is an owner of every app, but does not pay for it.
+      admin.session,
+      await join(app, 'owner'),
+      await join(app, 'admin'),
+      await join(app, 'viewer'),
+    ]
+    for (const headers of refused)
+      expect(await answers(app, headers)).toEqual(['403 edit_forbidden'])
+  })
+
+  it('is refused together with a user, and for another payer', async () => {
+    const app = await newShop('sells-twice')
+    const both = { externalUserId: 'ada' }
+    expect(await answers(app, app.session, both)).toEqual(['400 request_invalid'])
+    expect((await post(app, 'collect', { payer: 'users' })).status).toBe(400)
+    const rpc = { clientId: app.clientId, externalUserId: undefined }
+    await expect(operator.wallets.getWallet({ ...rpc, payer: 'users' })).rejects.toMatchObject({
+      reason: 'REQUEST_INVALID',
+    })
+    await expect(operator.wallets.getWallet({ ...rpc, payer: 'owner' })).rejects.toMatchObject({
+      reason: 'EDIT_FORBIDDEN',
+    })
+  })
+
+  it('is the same in billing mode owner_rollup, and missing for a platform-owned app', async () => {
+    const app = await real.newApp('names-itself')
+    const { body } = await ask('GET', app, { path: '/billing/wallet', headers: app.session })
+    expect((await get(app, 'wallet')).body['payer']).toBe(body['payer'])
+    await isPlatformOwned(app, true)
+    expect(await answers(app, app.session)).toEqual(['409 conflict'])
+  })
+})
+
+describe('a refusal of the activation gate', () => {
+  const create = (app: RealApp, externalUserId: string) =>
+    ask('POST', app, {
+      path: '/users',
+      headers: { authorization: app.basic },
+      json: { externalUserId },
+    })
+
+  /** Returns the text of the page to which a refusal leads its owner. */
+  async function readCure(app: RealApp, code: string): Promise<string> {
+    const { body } = await create(app, 'new')
+    expect(body['code']).toBe(code)
+    const path = new URL(String(body['actionUrl'])).pathname
+    return (await fetch(`${real.url}${path}`, { headers: app.session })).text()
+  }
+
+  async function expectAdmitted(app: RealApp): Promise<void> {
+    await expect
+      .poll(
+        async () => {
+          real.core.clock.advance(10)
+          return (await create(app, 'new')).status
+        },
+        { timeout: 10_000 },
+      )
+      .toBeLessThan(300)
+  }
+
+  it("leads to the owner's money, where a top-up cures it", async () => {
+    const app = await newShop('cured-by-money')
+    await use(app, '2000000000000000')
+    expect(await readCure(app, 'owner_payment_method_required')).toContain(
+      `href="/app/${app.clientId}/money"`,
+    )
+    const json = { payer: 'owner', amountUsd: '20' }
+    const path = '/billing/wallet/top-up'
+    const { body } = await ask('POST', app, { path, headers: app.session, json })
+    await payAt(body['checkoutUrl'])
+    await expectAdmitted(app)
+  })
+
+  it('is cured by an owner plan', async () => {
+    const app = await newShop('cured-by-plan')
+    await use(app, '2000000000000000')
+    expect((await create(app, 'new')).status).toBe(402)
+    const planId = await newPlan('Cure', { priceAmount: '9.00', includedUsdMicros: '30000000' })
+    await payAt((await take(app, { planId })).body['checkoutUrl'])
+    await expectAdmitted(app)
+  })
+
+  it('leads to the users when the cap is reached', async () => {
+    const app = await newShop('capped')
+    await operator.billing.updateBillingSettings({ clientId: app.clientId, endUserCap: '1' })
+    const text = await readCure(app, 'end_user_cap_reached')
+    expect(text).toContain(`href="/app/${app.clientId}/users"`)
+    expect(text).toContain('a higher cap')
   })
 })
 

@@ -400,6 +400,7 @@ export async function tellStory(
   })
   await step({ operation: 'get /api/v1/builder/apps/{clientId}/usage/roots', status: 200 })
   await step({ operation: `get ${apps}/billing/owner-plan`, status: 200, headers: owner })
+  await step({ operation: `get ${apps}/billing/owner-plans`, status: 200, headers: owner })
   const { rows: platform } = await real.core.sql.query<{ client_id: string }>(
     `select client_id from clients join platform_app using (app_id) where kind = 'public'`,
   )

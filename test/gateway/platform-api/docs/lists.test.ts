@@ -75,6 +75,8 @@ const inherent: Readonly<Record<string, number>> = {
   // The Starter plan, and the usage that it includes.
   listSubscriptions: 1,
   listWalletTransactions: 1,
+  // The platform app's Starter.
+  listOwnerPlans: 1,
 }
 
 async function newApp() {
