@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -9,6 +9,7 @@ import { readEnvironment } from '../../core/lib/settings/environment.ts'
 import { unknownSettings } from '../../core/lib/settings/unknown.ts'
 import { declaredSettings, processNames, readSettings } from '../../deploy/cli/settings.ts'
 import { tollgate } from '../deploy/cli/support.ts'
+import { startSigner } from '../deploy/install/signer-entrypoint.ts'
 import { programPath, run, schemaFolder } from './chart-tools.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -30,8 +31,10 @@ const buildMs = 45 * 60_000
 interface Container {
   readonly name: string
   readonly image: string
+  readonly command?: readonly string[]
   readonly args: readonly string[]
   readonly env?: readonly { readonly name: string; readonly value: string }[]
+  readonly volumeMounts?: readonly { readonly name: string }[]
   readonly ports?: readonly { readonly name: string }[]
   readonly securityContext: object
   readonly startupProbe?: object
@@ -56,11 +59,18 @@ interface Spec {
   readonly selector: Labels & { readonly matchLabels: Labels }
   readonly podSelector: { readonly matchLabels: Labels }
   readonly scaleTargetRef: { readonly kind: string; readonly name: string }
+  readonly type?: string
+  readonly externalTrafficPolicy?: string
   readonly ports: readonly { readonly targetPort: string }[]
+  readonly egress: readonly { readonly ports: readonly { readonly port: number }[] }[]
   readonly ingress: readonly { readonly ports: readonly { readonly port: string }[] }[]
   readonly template: {
     readonly metadata: { readonly labels: Labels }
-    readonly spec: { readonly containers: readonly Container[] }
+    readonly spec: {
+      readonly containers: readonly Container[]
+      readonly volumes?: readonly { readonly name: string }[]
+      readonly nodeSelector?: Labels
+    }
   }
 }
 
@@ -85,13 +95,17 @@ beforeAll(async () => {
   for (const set of sets) {
     const text = await render('--values', valuesOf(set))
     await writeFile(join(folder, `${set}.yaml`), text)
-    const documents = parseAllDocuments(text).map((document) => document.toJS())
-    rendered.set(set, documents.filter(isManifest))
+    rendered.set(set, readManifests(text))
   }
 }, buildMs)
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
 const isManifest = (value: unknown): value is Manifest => isObject(value) && 'kind' in value
+
+const readManifests = (text: string): Manifest[] =>
+  parseAllDocuments(text)
+    .map((document): unknown => document.toJS())
+    .filter(isManifest)
 
 const manifests = (set: string, ...names: readonly string[]): Manifest[] =>
   (rendered.get(set) ?? []).filter(({ kind }) => names.includes(kind))
@@ -267,6 +281,114 @@ describe('the chart', () => {
       expect.arrayContaining(compose.services.signer.command.map(flag)),
     )
     expect(signer?.image).toBe(/:-(.*)\}/.exec(compose.services.signer.image)?.[1])
+    expect(signer?.env?.map(({ name }) => name)).toEqual(
+      expect.arrayContaining(Object.keys(compose.services.signer.environment)),
+    )
+  })
+
+  it('gives the signer its key as a file of a folder, and its secrets by reference', async () => {
+    const signer = workloads('signer')
+      .flatMap(containersOf)
+      .find(({ name }) => name === 'signer')
+    expect(signer?.args).toEqual(
+      expect.arrayContaining([
+        '-ethKeystorePath=/signer/keystore',
+        '-ethPassword=/signer/password',
+      ]),
+    )
+    // A key of a Secret that is mounted without subPath is a symbolic link, which livepeer skips.
+    const mount = (mountPath: string, subPath: string) => {
+      const source = { name: 'signer-key', readOnly: true }
+      return { ...source, mountPath, subPath }
+    }
+    expect(signer?.volumeMounts?.filter(({ name }) => name === 'signer-key')).toEqual([
+      mount('/signer/keystore/key.json', 'keystore'),
+      mount('/signer/password', 'password'),
+    ])
+    const reference = (key: string) => ({ secretKeyRef: { name: 'tollgate-signer', key } })
+    expect(signer?.env).toEqual([
+      { name: 'LP_ETHURL', valueFrom: reference('eth-url') },
+      ...['user', 'password'].map((key) => ({
+        name: `LP_KAFKA${key.toUpperCase()}`,
+        valueFrom: { secretKeyRef: { ...reference(`kafka-${key}`).secretKeyRef, optional: true } },
+      })),
+    ])
+    const open = await render('--values', valuesOf('signer'), '--set', 'signer.ethUrl=http://node')
+    expect(open).toContain('- name: LP_ETHURL\n              value: "http://node"\n')
+  })
+
+  it('starts livepeer only if the folder has a key file', async () => {
+    const [, , script = ''] =
+      workloads('signer')
+        .flatMap(containersOf)
+        .find(({ name }) => name === 'signer')?.command ?? []
+    const [signer, secret] = [join(folder, 'key'), join(folder, 'webhook')]
+    await mkdir(join(signer, 'keystore'), { recursive: true })
+    await writeFile(secret, 'new,old')
+    expect(startSigner(script, { signer, secret }).code).toBe(1)
+    await writeFile(join(signer, 'keystore/key.json'), '{}')
+    const text = 'Authorization:Bearer new -one -two\n'
+    expect(startSigner(script, { signer, secret })).toEqual({ code: 0, text })
+  })
+
+  it('counts the ingress controller as a proxy, unless the settings have another number', async () => {
+    const hops = (text: string) => /TRUSTED_PROXY_HOPS\n +value: "(\d)"/.exec(text)?.[1]
+    const files = ['--values', valuesOf('signer')]
+    expect(hops(await render(...files))).toBe('1')
+    const other = 'settings.TRUSTED_PROXY_HOPS=2'
+    for (const set of [other, `gateway.${other}`])
+      expect(hops(await render(...files, '--set-string', set))).toBe('2')
+    expect(hops(await render('--values', valuesOf('minimal')))).toBeUndefined()
+  })
+
+  it('has the builder API at a Service for the cluster, never at a load balancer', () => {
+    const ports = (set: string) =>
+      manifests(set, 'Service')
+        .filter(({ metadata }) => metadata.name.includes('gateway'))
+        .map(({ metadata: { name }, spec }) => [
+          name,
+          spec.type,
+          spec.externalTrafficPolicy,
+          ...spec.ports.map(({ targetPort }) => targetPort),
+        ])
+    const name = `${release}-gateway`
+    expect(ports('minimal')).toEqual([[name, 'ClusterIP', undefined, 'platform', 'builder']])
+    expect(ports('large')).toEqual([
+      [name, 'LoadBalancer', 'Local', 'platform'],
+      [`${name}-builder`, undefined, undefined, 'builder'],
+    ])
+  })
+
+  it('lets core send mail, and all that use Redis reach its Sentinels', () => {
+    const ports = (set: string, part: string) =>
+      manifests(set, 'NetworkPolicy')
+        .filter(({ metadata }) => metadata.name === `${release}-${part}`)
+        .flatMap(({ spec }) => spec.egress.flatMap((rule) => rule.ports.map(({ port }) => port)))
+    expect(ports('signer', 'core')).toEqual([53, 53, 5432, 6379, 26379, 443, 587])
+    for (const part of ['gateway', 'sidecar', 'collector'])
+      expect(ports('signer', part)).toEqual(expect.arrayContaining([6379, 26379]))
+    expect(ports('signer', 'gateway')).not.toContain(587)
+    expect(ports('large', 'core')).toEqual([53, 53, 5432, 6379, 443, 465, 4318])
+  })
+
+  it("migrates with core's settings and volumes, on core's nodes", async () => {
+    const text = await render('--values', valuesOf('large'), '--values', valuesOf('migration'))
+    const job = (manifest: string) => readManifests(manifest).find(({ kind }) => kind === 'Job')
+    const pod = (manifest: string) => job(manifest)?.spec.template.spec
+    const ca = { name: 'db-ca', mountPath: '/etc/db', readOnly: true }
+    const large = await readFile(join(folder, 'large.yaml'), 'utf8')
+    expect(pod(large)?.containers[0]?.volumeMounts).toEqual(expect.arrayContaining([ca]))
+    expect(pod(large)?.volumes?.map(({ name }) => name)).toEqual(['secrets', 'tmp', 'db-ca'])
+    expect(pod(large)).toMatchObject({
+      nodeSelector: { pool: 'services' },
+      tolerations: [{ key: 'pool' }],
+    })
+    expect(pod(text)?.volumes?.map(({ name }) => name)).toContain('archive')
+    expect(pod(text)?.nodeSelector).toEqual({ pool: 'batch' })
+    expect(pod(text)?.containers[0]?.env).toContainEqual({
+      name: 'NODE_EXTRA_CA_CERTS',
+      value: '/etc/db/ca.pem',
+    })
   })
 
   it('tells core of Kafka, and migrations of the direct address', () => {
@@ -296,11 +418,10 @@ describe('the chart', () => {
     ['core.replicas=0', /replicas/],
     ['image.pullPolicy=Sometimes', /pullPolicy/],
     ['settings.REDIS_URL=', /REDIS_URL is required/],
-    ['signer.enabled=true', /signer.ethUrl is required/],
-    [
-      'signer.enabled=true,signer.ethUrl=https://node.example,signer.ethAddress=0x1',
-      /core.settings.SIGNER_DMZ_URL/,
-    ],
+    ['signer.enabled=true', /signer.ethAddress is required/],
+    ['signer.enabled=true,signer.ethAddress=0x1', /core.settings.SIGNER_DMZ_URL/],
+    ['networkPolicy.ports.smtp=-1', /smtp/],
+    ['gateway.service.externalTrafficPolicy=Near', /externalTrafficPolicy/],
     ['gateway.ingress.enabled=true', /gateway.ingress.host is required/],
   ])('refuses %s', async (value, message) => {
     await expect(render('--values', valuesOf('minimal'), '--set', value)).rejects.toThrow(message)

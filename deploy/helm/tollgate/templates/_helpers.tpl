@@ -88,6 +88,10 @@ topologySpreadConstraints:
     whenUnsatisfiable: ScheduleAnyway
     labelSelector:
       matchLabels: {{ include "tollgate.selector" . | nindent 8 }}
+{{- include "tollgate.nodes" . }}
+{{- end }}
+
+{{- define "tollgate.nodes" -}}
 {{- with .values.nodeSelector }}
 nodeSelector: {{ toYaml . | nindent 2 }}
 {{- end }}

@@ -7,6 +7,8 @@
     - sh
     - -ec
     - |
+      # Without a folder with a key file, livepeer signs with a new account, which has no deposit.
+      [ -n "$(ls /signer/keystore/)" ] || { echo 'no key file in /signer/keystore' >&2; exit 1; }
       # The flag's name in capitals; the secret is not in the process list. During a rotation the
       # first secret counts.
       secret="$(cut -d, -f1 /run/secrets/signer/webhook-secret)"
@@ -16,7 +18,6 @@
   args:
     - -remoteSigner
     - -network={{ .network }}
-    - -ethUrl={{ required "signer.ethUrl is required" .ethUrl }}
     - -ethAcctAddr={{ required "signer.ethAddress is required" .ethAddress }}
     - -ethKeystorePath=/signer/keystore
     - -ethPassword=/signer/password
@@ -32,6 +33,20 @@
     {{- end }}
     {{- range .args }}
     - {{ . | quote }}
+    {{- end }}
+  # livepeer takes flags from variables, too, which no process list shows.
+  env:
+    - name: LP_ETHURL
+      {{- if .ethUrl }}
+      value: {{ .ethUrl | quote }}
+      {{- else }}
+      valueFrom: { secretKeyRef: { name: {{ .keySecret }}, key: eth-url } }
+      {{- end }}
+    {{- if $.Values.kafka.brokers }}
+    - name: LP_KAFKAUSER
+      valueFrom: { secretKeyRef: { name: {{ .keySecret }}, key: kafka-user, optional: true } }
+    - name: LP_KAFKAPASSWORD
+      valueFrom: { secretKeyRef: { name: {{ .keySecret }}, key: kafka-password, optional: true } }
     {{- end }}
   ports:
     - { name: signer, containerPort: 8935 }
@@ -56,7 +71,9 @@
       mountPath: /run/secrets/signer/webhook-secret
       subPath: {{ $.Values.sidecar.secrets.WEBHOOK_SECRET }}
       readOnly: true
-    - { name: signer-key, mountPath: /signer, readOnly: true }
+    # livepeer reads regular files only. In a mounted Secret each key is a symbolic link, with subPath a file.
+    - { name: signer-key, mountPath: /signer/keystore/key.json, subPath: keystore, readOnly: true }
+    - { name: signer-key, mountPath: /signer/password, subPath: password, readOnly: true }
     - { name: signer-data, mountPath: /data }
     - { name: tmp, mountPath: /tmp }
 {{- end }}
