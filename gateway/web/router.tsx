@@ -10,6 +10,7 @@ import { Apps } from './apps/apps.tsx'
 import { Audit } from './audit/audit.tsx'
 import { Invoice } from './invoices/invoice.tsx'
 import { Invoices } from './invoices/invoices.tsx'
+import { parseInvoicesSearch } from './invoices/search.ts'
 import { Checks } from './operate/checks.tsx'
 import { Differences } from './operate/differences.tsx'
 import { EveryApp } from './operate/every-app.tsx'
@@ -54,6 +55,12 @@ function parseUserChoice(search: Record<string, unknown>): { user?: string } {
   return user === undefined ? {} : { user }
 }
 
+/** The processor's page leads back with `paid` after a payment. */
+const parseMoneySearch = (search: Record<string, unknown>): { user?: string; paid?: true } => ({
+  ...parseUserChoice(search),
+  ...(search['paid'] === true && { paid: true }),
+})
+
 const utcDay = /^\d{4}-\d{2}-\d{2}$/
 
 /** Every view of the dashboard has its address here, below /app. */
@@ -94,10 +101,7 @@ const invoicesRoute = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/invoices',
   component: Invoices,
-  validateSearch: ({ page }: Record<string, unknown>): { page?: number } => {
-    const number = Number(page)
-    return Number.isInteger(number) && number > 1 ? { page: number } : {}
-  },
+  validateSearch: parseInvoicesSearch,
 })
 const invoice = createRoute({
   getParentRoute: () => root,
@@ -164,7 +168,7 @@ const money = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/money',
   component: Money,
-  validateSearch: parseUserChoice,
+  validateSearch: parseMoneySearch,
 })
 /** Loads the library of signatures only when it is opened. */
 const receipts = createRoute({

@@ -1,6 +1,7 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
 import { useChange } from './change.ts'
 import { type Schemas, api, unwrap } from './client.ts'
+import { type PayPages, leadBack, untilReported } from './money.ts'
 import { useIdempotencyKey } from './submission.ts'
 
 /** What the person is and has as an end user of apps. No request names a user. */
@@ -110,20 +111,17 @@ export const ownPayingQuery = (clientId: string) =>
     queryFn: () => unwrap(api.GET(`${appUrl}/billing`, { params: pathOf(clientId) })),
   })
 
-const arrivesMs = 60_000
-const rereadMs = 3_000
-
-/** With `since`, the time of a payment, it is read again for a minute, in which the credit arrives. */
 export const ownWalletQuery = (clientId: string, since: number | null = null) =>
   queryOptions({
     queryKey: keyOf(clientId, 'wallet'),
-    refetchInterval: () => since !== null && Date.now() < since + arrivesMs && rereadMs,
+    refetchInterval: untilReported(since),
     queryFn: () => unwrap(api.GET(`${appUrl}/billing/wallet`, { params: pathOf(clientId) })),
   })
 
-export const ownTransactionsQuery = (clientId: string) =>
+export const ownTransactionsQuery = (clientId: string, since: number | null = null) =>
   infiniteQueryOptions({
     queryKey: keyOf(clientId, 'transactions'),
+    refetchInterval: untilReported(since),
     initialPageParam: '',
     getNextPageParam: nextCursor,
     queryFn: ({ pageParam: cursor }) => {
@@ -144,17 +142,8 @@ export const ownInvoicesQuery = (clientId: string) =>
     },
   })
 
-/** A page of the processor leads back to this view, which then waits for the payment. */
-function leadBack() {
-  const back = new URL(location.href)
-  back.searchParams.delete('paid')
-  const paid = new URL(back)
-  paid.searchParams.set('paid', 'true')
-  return { successUrl: paid.href, cancelUrl: back.href }
-}
-
 /** Changes that lead to a page of the payment processor return its address. */
-export function useOwnPayments(clientId: string) {
+export function useOwnPayments(clientId: string): PayPages {
   // Opens the same page after a lost answer. Another amount is another page.
   const [key, renewKey] = useIdempotencyKey()
   const keys = [keyOf(clientId, 'wallet')]

@@ -1,4 +1,10 @@
-import { infiniteQueryOptions, queryOptions, useMutation } from '@tanstack/react-query'
+import {
+  type UseMutationResult,
+  infiniteQueryOptions,
+  queryOptions,
+  useMutation,
+} from '@tanstack/react-query'
+import { useState } from 'react'
 import { useChange } from './change.ts'
 import { useIdempotencyKey } from './submission.ts'
 import { type Schemas, api, unwrap } from './client.ts'
@@ -27,9 +33,10 @@ export const processorQuery = (clientId: string) =>
       ),
   })
 
-export const walletQuery = (payer: Payer) =>
+export const walletQuery = (payer: Payer, since: number | null = null) =>
   queryOptions({
     queryKey: [...keyOf(payer.clientId), 'wallet', payer.externalUserId],
+    refetchInterval: untilReported(since),
     queryFn: () =>
       unwrap(
         api.GET('/api/v1/apps/{clientId}/billing/wallet', {
@@ -38,9 +45,10 @@ export const walletQuery = (payer: Payer) =>
       ),
   })
 
-export const transactionsQuery = (payer: Payer) =>
+export const transactionsQuery = (payer: Payer, since: number | null = null) =>
   infiniteQueryOptions({
     queryKey: [...keyOf(payer.clientId), 'transactions', payer.externalUserId],
+    refetchInterval: untilReported(since),
     initialPageParam: '',
     getNextPageParam: ({ nextCursor }: Schemas['WalletTransactions']) => nextCursor,
     queryFn: ({ pageParam: cursor }) => readTransactions(payer, cursor),
@@ -66,10 +74,37 @@ export const overageQuery = (clientId: string) =>
       ),
   })
 
-/** A page of the processor leads back to this view. */
-const leadBack = () => ({ successUrl: location.href, cancelUrl: location.href })
+const reportMs = 60_000
+const rereadMs = 3_000
+
+/**
+ * The interval of a query of money. With `since`, the time of a payment, it is read again for a
+ * minute, in which the processor reports the payment.
+ */
+export const untilReported = (since: number | null) => (): number | false =>
+  since !== null && Date.now() < since + reportMs && rereadMs
+
+/** When the payer came back from the processor's page after a payment; null otherwise. */
+export const usePaidSince = (paid: true | undefined): number | null =>
+  useState(() => (paid === true ? Date.now() : null))[0]
+
+/** The addresses to which a page of the processor leads back: this view, which knows of a payment. */
+export function leadBack() {
+  const back = new URL(location.href)
+  back.searchParams.delete('paid')
+  const paid = new URL(back)
+  paid.searchParams.set('paid', 'true')
+  return { successUrl: paid.href, cancelUrl: back.href }
+}
 
 /** Changes that lead to a page of the payment processor return its address. */
+export interface PayPages {
+  readonly topUp: UseMutationResult<string, Error, string>
+  readonly addCard: UseMutationResult<string, Error, unknown>
+  /** Called when another amount is typed, which is another page. */
+  readonly renewKey: () => void
+}
+
 export function usePayerChanges(payer: Payer) {
   const { clientId } = payer
   const params = { path: { clientId } }
@@ -134,3 +169,31 @@ export const useStatement = (clientId: string) =>
         }),
       ),
   })
+
+interface Credit {
+  readonly amountUsd: string
+  readonly reason: string
+  /** Makes one credit note of a repeated request. */
+  readonly idempotencyKey: string
+}
+
+/** Corrections of an invoice that the app issued. Each answers the document that it changed or made. */
+export function useInvoiceChanges(clientId: string, invoiceId: string) {
+  const path = { clientId, invoiceId }
+  const keys = [
+    ['invoice', clientId],
+    ['invoices', clientId],
+    ['newest-invoices', clientId],
+    keyOf(clientId),
+  ]
+  const url = '/api/v1/apps/{clientId}/billing/invoices/{invoiceId}' as const
+  return {
+    voidIt: useChange(keys, (reason: string) =>
+      unwrap(api.POST(`${url}/void`, { params: { path }, body: { reason } })),
+    ),
+    credit: useChange(keys, ({ idempotencyKey, ...body }: Credit) => {
+      const header = { 'idempotency-key': idempotencyKey }
+      return unwrap(api.POST(`${url}/credit-notes`, { params: { path, header }, body }))
+    }),
+  }
+}

@@ -5,6 +5,7 @@ import {
   infiniteQueryOptions,
   queryOptions,
 } from '@tanstack/react-query'
+import type { InvoicePayer } from './attention.ts'
 import { ApiError, api, unwrap, keepCsrfToken } from './client.ts'
 
 const staleMs = 15_000
@@ -87,15 +88,30 @@ export const billingQuery = (clientId: string) =>
       unwrap(api.GET('/api/v1/apps/{clientId}/billing', { params: { path: { clientId } } })),
   })
 
-export const invoicesQuery = (clientId: string, page: number) =>
+export interface InvoiceFilter {
+  /** Whose invoices: those that the app issued to users, or the platform to the app's owner. */
+  readonly payer: InvoicePayer
+  /** Only of this user, among those that the app issued. */
+  readonly user?: string | undefined
+}
+
+export const invoicesQuery = (
+  clientId: string,
+  { page, payer, user }: InvoiceFilter & { readonly page: number },
+) =>
   queryOptions({
-    queryKey: ['invoices', clientId, page],
+    queryKey: ['invoices', clientId, payer, user, page],
     queryFn: () =>
       unwrap(
         api.GET('/api/v1/apps/{clientId}/billing/invoices', {
           params: {
             path: { clientId },
-            query: { page: String(page), pageSize: String(invoicePageSize) },
+            query: {
+              page: String(page),
+              pageSize: String(invoicePageSize),
+              payer,
+              ...(user !== undefined && { externalUserId: user }),
+            },
           },
         }),
       ),

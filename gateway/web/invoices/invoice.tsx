@@ -3,17 +3,22 @@ import { Link, useParams } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import type { Schemas } from '../api/client.ts'
 import { invoiceQuery } from '../api/queries.ts'
+import { useRights } from '../api/rights.ts'
 import { Dollars } from '../ui/amount.tsx'
+import { formatCount } from '../ui/amounts.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Instant, Period } from '../ui/instant.tsx'
+import { Name } from '../ui/name.tsx'
 import { Page } from '../ui/page.tsx'
 import { TableBox } from '../ui/table-box.tsx'
-import { StatusBadge } from './status.tsx'
+import { Corrections } from './corrections.tsx'
+import { InvoiceStatus, reasonNames } from '../ui/money/invoice-status.tsx'
 
 /** One invoice or credit note, with its lines. */
 export function Invoice(): ReactNode {
   const { clientId, invoiceId } = useParams({ from: '/$clientId/invoices/$invoiceId' })
   const invoice = useQuery(invoiceQuery(clientId, invoiceId))
+  const { canEdit } = useRights(clientId)
   const title = invoice.data?.number ?? 'Invoice'
   const url = invoice.data?.hostedInvoiceUrl
   return (
@@ -30,8 +35,9 @@ export function Invoice(): ReactNode {
       <Answer query={invoice} rows={6}>
         {(data) => (
           <>
-            <Facts invoice={data} />
+            <Facts invoice={data} clientId={clientId} />
             <Lines invoice={data} />
+            {canEdit && data.issuerClientId === clientId && <Corrections invoice={data} />}
           </>
         )}
       </Answer>
@@ -41,30 +47,33 @@ export function Invoice(): ReactNode {
 
 type InvoiceData = Schemas['Invoice']
 
-function Facts({ invoice }: { invoice: InvoiceData }): ReactNode {
-  const { status, customerKey, issuedAt, paidAt, periodStart, periodEnd, reason, note } = invoice
+interface FactsProps {
+  readonly invoice: InvoiceData
+  readonly clientId: string
+}
+
+function Facts({ invoice, clientId }: FactsProps): ReactNode {
+  const { status, issuedAt, paidAt, periodStart, periodEnd, reason, note } = invoice
   const { invoiceType, invoiceId, issuerClientId } = invoice
+  const isOfUser = issuerClientId === clientId
   return (
     <section className="card" aria-label="Facts">
       <dl className="facts">
         <div>
           <dt>Status</dt>
           <dd>
-            <StatusBadge status={status} />
+            <InvoiceStatus status={status} />
           </dd>
         </div>
-        <div>
-          <dt>User</dt>
-          <dd>{customerKey}</dd>
-        </div>
+        {isOfUser ? <BilledUser invoice={invoice} /> : <Issuer invoice={invoice} />}
         <div>
           <dt>Issued</dt>
           <dd>
-            <Instant at={issuedAt} />, because of {reason}
+            <Instant at={issuedAt} />, because of {reasonNames[reason]}
           </dd>
         </div>
         {invoiceType === 'credit_note' ? (
-          invoiceId !== null && <Credited clientId={issuerClientId} invoiceId={invoiceId} />
+          invoiceId !== null && <Credited clientId={clientId} invoiceId={invoiceId} />
         ) : (
           <div>
             <dt>Paid</dt>
@@ -72,7 +81,7 @@ function Facts({ invoice }: { invoice: InvoiceData }): ReactNode {
           </div>
         )}
         <div>
-          <dt>Period of the user</dt>
+          <dt>{isOfUser ? 'Period of the user' : 'Period of the owner'}</dt>
           <dd>
             <Period from={periodStart} to={periodEnd} />
           </dd>
@@ -80,13 +89,39 @@ function Facts({ invoice }: { invoice: InvoiceData }): ReactNode {
         {note !== null && (
           <div>
             <dt>Note</dt>
-            <dd>{note}</dd>
+            <dd>
+              <Name>{note}</Name>
+            </dd>
           </div>
         )}
       </dl>
     </section>
   )
 }
+
+const BilledUser = ({ invoice }: { invoice: InvoiceData }): ReactNode => {
+  const { issuerClientId: clientId, customerKey: externalUserId } = invoice
+  return (
+    <div>
+      <dt>User</dt>
+      <dd>
+        <Link to="/$clientId/users/$externalUserId" params={{ clientId, externalUserId }}>
+          <Name>{externalUserId}</Name>
+        </Link>
+      </dd>
+    </div>
+  )
+}
+
+/** Of an owner's invoice, which can be for all apps of the owner. */
+const Issuer = ({ invoice: { issuerName } }: { invoice: InvoiceData }): ReactNode => (
+  <div>
+    <dt>Issued to the owner by</dt>
+    <dd>
+      <Name>{issuerName}</Name>
+    </dd>
+  </div>
+)
 
 /** The invoice that a credit note credits. */
 const Credited = (params: { clientId: string; invoiceId: string }): ReactNode => (
@@ -128,9 +163,11 @@ function Lines({ invoice }: { invoice: InvoiceData }): ReactNode {
           <tbody>
             {lines.map(({ id, name, kind, tickets, totalAmount: amount, totalUsdExact }) => (
               <tr key={id}>
-                <th scope="row">{name}</th>
+                <th scope="row">
+                  <Name>{name}</Name>
+                </th>
                 <td>{kind}</td>
-                <td className="number">{tickets ?? ''}</td>
+                <td className="number">{tickets !== null && formatCount(Number(tickets))}</td>
                 <td className="number" title={`${totalUsdExact} USD`}>
                   <Dollars value={amount} />
                 </td>

@@ -1,14 +1,21 @@
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
-import { type ReactNode, useState } from 'react'
-import { type Payer, type Processor, processorQuery, walletQuery } from '../api/money.ts'
+import type { ReactNode } from 'react'
+import {
+  type Payer,
+  type Processor,
+  processorQuery,
+  usePaidSince,
+  walletQuery,
+} from '../api/money.ts'
 import { useRights } from '../api/rights.ts'
 import { Answer } from '../ui/answer.tsx'
-import { Button } from '../ui/button.tsx'
+import { WalletCard } from '../ui/money/wallet-card.tsx'
 import { Page } from '../ui/page.tsx'
+import { UserChoice } from '../ui/search/user-choice.tsx'
 import { Empty } from '../ui/states.tsx'
-import { Account } from './account.tsx'
 import { Ceiling } from './ceiling.tsx'
+import { Changes } from './changes.tsx'
 import { Connection } from './connection.tsx'
 import { Statements } from './statements.tsx'
 import { Transactions } from './transactions.tsx'
@@ -19,6 +26,7 @@ export function Money(): ReactNode {
   const { user: externalUserId } = useSearch({ from: '/$clientId/money' })
   const { canEdit, canOwn } = useRights(clientId)
   const processor = useQuery(processorQuery(clientId))
+  const navigate = useNavigate({ from: '/$clientId/money' })
   return (
     <Page title="Money" about="Who pays, what is left, and what is collected.">
       <Answer query={processor} rows={6}>
@@ -26,7 +34,11 @@ export function Money(): ReactNode {
           <>
             <Connection processor={data} canOwn={canOwn} />
             {data.billingMode === 'merchant' && (
-              <UserFilter key={externalUserId ?? ''} externalUserId={externalUserId ?? ''} />
+              <UserChoice
+                key={externalUserId}
+                user={externalUserId}
+                onChoose={(user) => void navigate({ search: user === undefined ? {} : { user } })}
+              />
             )}
             <PaidBy processor={data} payer={{ clientId, externalUserId }} canEdit={canEdit} />
             <Ceiling clientId={clientId} canEdit={canEdit} />
@@ -35,33 +47,6 @@ export function Money(): ReactNode {
         )}
       </Answer>
     </Page>
-  )
-}
-
-function UserFilter({ externalUserId }: { externalUserId: string }): ReactNode {
-  const navigate = useNavigate({ from: '/$clientId/money' })
-  const [text, setText] = useState(externalUserId)
-  const show = (user: string): void => void navigate({ search: user === '' ? {} : { user } })
-  return (
-    <form
-      className="row"
-      onSubmit={(event) => {
-        event.preventDefault()
-        show(text)
-      }}
-    >
-      <label>
-        User (external id)
-        <input
-          type="search"
-          required
-          maxLength={200}
-          value={text}
-          onChange={(event) => setText(event.target.value)}
-        />
-      </label>
-      <Button type="submit">Show</Button>
-    </form>
   )
 }
 
@@ -87,13 +72,18 @@ function PaidBy({ processor, payer, canEdit }: PaidByProps): ReactNode {
 }
 
 function PayerMoney({ payer, canEdit }: Omit<PaidByProps, 'processor'>): ReactNode {
-  const wallet = useQuery(walletQuery(payer))
+  const since = usePaidSince(useSearch({ from: '/$clientId/money' }).paid)
+  const wallet = useQuery(walletQuery(payer, since))
   return (
     <>
       <Answer query={wallet} rows={6}>
-        {(data) => <Account payer={payer} wallet={data} canEdit={canEdit} />}
+        {(data) => (
+          <WalletCard wallet={data} isAwaited={since !== null}>
+            {canEdit && <Changes payer={payer} wallet={data} />}
+          </WalletCard>
+        )}
       </Answer>
-      <Transactions payer={payer} />
+      <Transactions payer={payer} since={since} />
     </>
   )
 }

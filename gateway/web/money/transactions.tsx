@@ -6,9 +6,15 @@ import { TransactionTable } from '../ui/money/transaction-table.tsx'
 import { More } from '../ui/more.tsx'
 import { Empty } from '../ui/states.tsx'
 
+interface TransactionsProps {
+  readonly payer: Payer
+  /** The time of a payment that is waited for, or null. */
+  readonly since: number | null
+}
+
 /** The story of a payer's balance, newest first. */
-export function Transactions({ payer }: { payer: Payer }): ReactNode {
-  const transactions = useInfiniteQuery(transactionsQuery(payer))
+export function Transactions({ payer, since }: TransactionsProps): ReactNode {
+  const transactions = useInfiniteQuery(transactionsQuery(payer, since))
   return (
     <section className="card" aria-labelledby="transactions">
       <h2 id="transactions">Transactions</h2>

@@ -84,9 +84,15 @@ function Action({ clientId, search, leadsTo }: ActionProps): ReactNode {
           See losses
         </Link>
       )
-    case 'invoices':
+    case 'user-invoices':
+    case 'owner-invoices':
       return (
-        <Link className={className} to="/$clientId/invoices" params={params}>
+        <Link
+          className={className}
+          to="/$clientId/invoices"
+          params={params}
+          search={{ payer: leadsTo === 'owner-invoices' ? 'owner' : 'users' }}
+        >
           See invoices
         </Link>
       )

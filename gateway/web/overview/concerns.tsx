@@ -13,7 +13,8 @@ export interface Concern {
   readonly text: ReactNode
   /** Whether somebody loses money or access now. */
   readonly isUrgent: boolean
-  readonly leadsTo?: 'losses' | 'invoices' | 'payment' | 'settings' | 'webhooks'
+  readonly leadsTo?:
+    'losses' | 'user-invoices' | 'owner-invoices' | 'payment' | 'settings' | 'webhooks'
 }
 
 const soonMs = 7 * 86_400_000
@@ -57,11 +58,21 @@ export function fromLoss({ totals, calls }: Schemas['UsageLoss']): Concern | nul
     title: 'Losses',
     text: (
       <>
-        {plural(totals.lostCount, 'ticket', 'tickets')} of the range never arrived, about{' '}
-        <Micros value={totals.estimatedUsdMicros} /> that is not charged.
+        {totals.lostCount > 0 && (
+          <>
+            {plural(totals.lostCount, 'ticket', 'tickets')} of the range never arrived, about{' '}
+            <Micros value={totals.estimatedUsdMicros} /> that is not charged.{' '}
+          </>
+        )}
+        {calls.lostCount > 0 && (
+          <>
+            {plural(calls.lostCount, 'signed call has', 'signed calls have')} no ticket and{' '}
+            {calls.lostCount === 1 ? 'is' : 'are'} not charged, at most{' '}
+            <Micros value={calls.lostUsdMicros} />.{' '}
+          </>
+        )}
         {calls.chargedCount > 0 && (
           <>
-            {' '}
             {plural(calls.chargedCount, 'call is', 'calls are')} charged as an estimate, at most{' '}
             <Micros value={calls.chargedUsdMicros} />.
           </>
@@ -91,7 +102,7 @@ export function fromInvoices(
     title: 'Failed payments',
     text: `Of the ${whose}, ${parts.join(', and ')}.`,
     isUrgent: true,
-    leadsTo: payer === 'owner' ? 'payment' : 'invoices',
+    leadsTo: payer === 'owner' ? 'owner-invoices' : 'user-invoices',
   }
 }
 
@@ -106,14 +117,20 @@ export const fromState = ({ status, explain }: Schemas['BillingState']): Concern
         leadsTo: 'payment',
       }
 
-/** Nothing is sold without an account, so a connection is missed only where a processor exists. */
+/**
+ * Users of an app in billing mode merchant can pay nothing without an account at the processor. In
+ * other modes only an account that somebody began to connect is missed.
+ */
 export const fromProcessor = ({
   processor,
   status,
   isPlatformOwned,
   billingMode,
 }: Schemas['PaymentProcessor']): Concern | null =>
-  processor === null || isPlatformOwned || status === 'connected'
+  processor === null ||
+  isPlatformOwned ||
+  status === 'connected' ||
+  (billingMode !== 'merchant' && status !== 'pending')
     ? null
     : {
         key: 'processor',

@@ -21,7 +21,8 @@ const typeNames: Readonly<Record<Transaction['type'], string>> = {
 }
 
 interface TransactionTableProps {
-  readonly clientId: string
+  /** The app in which the reader may see invoices. */
+  readonly clientId?: string
   readonly pages: readonly { readonly items: readonly Transaction[] }[]
   readonly hasMore: boolean
 }
@@ -52,7 +53,7 @@ export const TransactionTable = (props: TransactionTableProps): ReactNode => (
         </th>
         <td>{typeNames[item.type]}</td>
         <td>
-          {item.invoiceId === null ? (
+          {item.invoiceId === null || props.clientId === undefined ? (
             <Name>{item.description}</Name>
           ) : (
             <Link

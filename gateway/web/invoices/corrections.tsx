@@ -1,0 +1,194 @@
+import { Link } from '@tanstack/react-router'
+import { type ReactNode, useState } from 'react'
+import type { Schemas } from '../api/client.ts'
+import { useInvoiceChanges } from '../api/money.ts'
+import { useIdempotencyKey } from '../api/submission.ts'
+import { formatMicros, parseDollars, toDollarText } from '../ui/amounts.ts'
+import { Button } from '../ui/button.tsx'
+import { Confirm } from '../ui/confirm.tsx'
+
+interface CorrectionsProps {
+  readonly invoice: Schemas['Invoice']
+}
+
+/** What can be corrected of an invoice that the app issued: an unpaid one whole, a paid one in part. */
+export function Corrections({ invoice }: CorrectionsProps): ReactNode {
+  const { status, invoiceType } = invoice
+  const left = leftMicros(invoice)
+  if (invoiceType === 'credit_note' || status === 'void') return null
+  return (
+    <section className="card" aria-labelledby="correct">
+      <h2 id="correct">Correct this invoice</h2>
+      {status === 'payment_processing' && (
+        <p className="soft">
+          A payment of it is not decided. It can be voided once that has failed, and credited once
+          that has succeeded.
+        </p>
+      )}
+      {status === 'paid' && left > 0n && <Credit invoice={invoice} left={left} />}
+      {status === 'paid' && left <= 0n && <p className="soft">Nothing of it is left to credit.</p>}
+      {!['paid', 'payment_processing'].includes(status) && <Void invoice={invoice} />}
+    </section>
+  )
+}
+
+/** What is not credited yet. */
+const leftMicros = ({ totalAmount, creditedAmount }: Schemas['Invoice']): bigint =>
+  BigInt(parseDollars(totalAmount, 0n) ?? 0) - BigInt(parseDollars(creditedAmount, 0n) ?? 0)
+
+interface ReasonProps {
+  readonly reason: string
+  readonly onChange: (reason: string) => void
+}
+
+const Reason = ({ reason, onChange }: ReasonProps): ReactNode => (
+  <label>
+    Reason, for the payer to read
+    <input
+      required
+      maxLength={500}
+      value={reason}
+      onChange={(event) => onChange(event.target.value)}
+    />
+  </label>
+)
+
+function Void({ invoice: { issuerClientId, id, number } }: CorrectionsProps): ReactNode {
+  const [reason, setReason] = useState('')
+  const [isAsked, setAsked] = useState(false)
+  const { voidIt } = useInvoiceChanges(issuerClientId, id)
+  const close = (): void => setAsked(false)
+  return (
+    <>
+      <p>
+        It is not paid, so it can be voided: a credit note over the whole amount is issued, and the
+        user owes nothing for it.
+      </p>
+      <form
+        className="form"
+        onSubmit={(event) => {
+          event.preventDefault()
+          voidIt.reset()
+          setAsked(true)
+        }}
+      >
+        <Reason reason={reason} onChange={setReason} />
+        <div className="row">
+          <Button type="submit" kind="danger" disabled={reason.trim() === ''}>
+            Void the invoice
+          </Button>
+        </div>
+      </form>
+      {isAsked && (
+        <Confirm
+          title={`Void ${number}?`}
+          effect="What is on it is not owed any more, and is on no later invoice. This cannot be undone."
+          action="Void"
+          typed={number}
+          isBusy={voidIt.isPending}
+          error={voidIt.error}
+          onConfirm={() => voidIt.mutate(reason.trim(), { onSuccess: close })}
+          onClose={close}
+        />
+      )}
+    </>
+  )
+}
+
+const microsPerCent = 10_000n
+
+/** Returns whole cents of at most `left` as the route reads them; null for any other text. */
+function parseCredit(text: string, left: bigint): string | null {
+  const micros = parseDollars(text, microsPerCent)
+  if (micros === null || BigInt(micros) % microsPerCent !== 0n || BigInt(micros) > left) return null
+  return toDollarText(micros)
+}
+
+function Credit({ invoice, left }: CorrectionsProps & { left: bigint }): ReactNode {
+  const { issuerClientId, id, number } = invoice
+  const [dollars, setDollars] = useState('')
+  const [reason, setReason] = useState('')
+  const [isAsked, setAsked] = useState(false)
+  const [idempotencyKey, renewKey] = useIdempotencyKey()
+  const { credit } = useInvoiceChanges(issuerClientId, id)
+  const amountUsd = parseCredit(dollars, left)
+  const close = (): void => setAsked(false)
+  /** Another content is another credit note, so that it needs another key. */
+  const edit = (change: () => void): void => {
+    change()
+    renewKey()
+  }
+  const limit = `At most ${formatMicros(left.toString())}, in whole cents.`
+  return (
+    <>
+      <p>
+        It is paid, so a part of it can be credited: the user’s next invoice takes the amount off.
+        To return money to the card, refund the payment at the processor.
+      </p>
+      <form
+        className="form"
+        onSubmit={(event) => {
+          event.preventDefault()
+          credit.reset()
+          setAsked(true)
+        }}
+      >
+        <label>
+          Amount in dollars
+          <input
+            required
+            inputMode="decimal"
+            autoComplete="off"
+            maxLength={20}
+            aria-describedby="credit-limit"
+            value={dollars}
+            onChange={(event) => edit(() => setDollars(event.target.value))}
+          />
+        </label>
+        <p className="soft" id="credit-limit">
+          {limit}
+        </p>
+        <Reason reason={reason} onChange={(text) => edit(() => setReason(text))} />
+        <div className="row">
+          <Button type="submit" disabled={amountUsd === null || reason.trim() === ''}>
+            Make a credit note
+          </Button>
+        </div>
+      </form>
+      {isAsked && amountUsd !== null && (
+        <Confirm
+          title={`Credit $${amountUsd} of ${number}?`}
+          effect="The credit note is issued at once, and the next invoice of the user is lower by it. This cannot be undone."
+          action="Credit"
+          typed={amountUsd}
+          isBusy={credit.isPending}
+          error={credit.error}
+          onConfirm={() =>
+            credit.mutate(
+              { amountUsd, reason: reason.trim(), idempotencyKey },
+              {
+                onSuccess: () => {
+                  close()
+                  edit(() => setDollars(''))
+                },
+              },
+            )
+          }
+          onClose={close}
+        />
+      )}
+      {credit.data && (
+        <p role="status">
+          Issued{' '}
+          <Link
+            to="/$clientId/invoices/$invoiceId"
+            params={{ clientId: issuerClientId, invoiceId: credit.data.id }}
+          >
+            {credit.data.number}
+          </Link>
+          .
+        </p>
+      )}
+    </>
+  )
+}
