@@ -11,6 +11,7 @@ import { checkoutPages } from './billing/checkout.ts'
 import { connectionPages } from './billing/connection.ts'
 import { invoicePages } from './billing/invoice.ts'
 import { onboardingPages } from './billing/onboarding.ts'
+import { statementPages } from './billing/statement.ts'
 import { dashboardPages } from './dashboard.ts'
 import { devicePages } from './device.ts'
 import type { PagesDeps } from './forms.ts'
@@ -59,6 +60,7 @@ export async function pageRoutes(
       connectionPages,
       paymentEndPages,
       invoicePages,
+      statementPages,
       ...(deps.hasSimulatedProcessor ? [checkoutPages, onboardingPages] : []),
     ])
       addPages(pages, deps)

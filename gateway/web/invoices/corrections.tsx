@@ -6,31 +6,67 @@ import { useIdempotencyKey } from '../api/submission.ts'
 import { formatMicros, parseDollars, toDollarText } from '../ui/amounts.ts'
 import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
+import { Failure } from '../ui/states.tsx'
 
 interface CorrectionsProps {
   readonly invoice: Schemas['Invoice']
 }
 
+type Changes = ReturnType<typeof useInvoiceChanges>
+
 /** What can be corrected of an invoice that the app issued: an unpaid one whole, a paid one in part. */
 export function Corrections({ invoice }: CorrectionsProps): ReactNode {
-  const { status, invoiceType } = invoice
-  const left = leftMicros(invoice)
-  if (invoiceType === 'credit_note' || status === 'void') return null
+  const { status, invoiceType, issuerClientId, id } = invoice
+  const changes = useInvoiceChanges(issuerClientId, id)
+  // A refusal stays when somebody else has changed the invoice, so that nothing is offered any more.
+  const refusal = changes.voidIt.error ?? changes.credit.error
+  const { data: note } = changes.credit
+  if (invoiceType === 'credit_note' || (status === 'void' && !refusal)) return null
   return (
     <section className="card" aria-labelledby="correct">
       <h2 id="correct">Correct this invoice</h2>
-      {status === 'payment_processing' && (
+      <Offer invoice={invoice} changes={changes} />
+      {refusal && <Failure error={refusal} />}
+      {note && <Issued note={note} />}
+    </section>
+  )
+}
+
+function Offer({ invoice, changes }: CorrectionsProps & { changes: Changes }): ReactNode {
+  const left = leftMicros(invoice)
+  switch (invoice.status) {
+    case 'void':
+      return null
+    case 'payment_processing':
+      return (
         <p className="soft">
           A payment of it is not decided. It can be voided once that has failed, and credited once
           that has succeeded.
         </p>
-      )}
-      {status === 'paid' && left > 0n && <Credit invoice={invoice} left={left} />}
-      {status === 'paid' && left <= 0n && <p className="soft">Nothing of it is left to credit.</p>}
-      {!['paid', 'payment_processing'].includes(status) && <Void invoice={invoice} />}
-    </section>
-  )
+      )
+    case 'paid':
+      return left > 0n ? (
+        <Credit invoice={invoice} left={left} credit={changes.credit} />
+      ) : (
+        <p className="soft">Nothing of it is left to credit.</p>
+      )
+    default:
+      return <Void invoice={invoice} voidIt={changes.voidIt} />
+  }
 }
+
+const Issued = ({ note }: { note: Schemas['Invoice'] }): ReactNode => (
+  <p role="status">
+    Issued{' '}
+    <Link
+      to="/$clientId/invoices/$invoiceId"
+      params={{ clientId: note.issuerClientId, invoiceId: note.id }}
+    >
+      {note.number}
+    </Link>
+    .
+  </p>
+)
 
 /** What is not credited yet. */
 const leftMicros = ({ totalAmount, creditedAmount }: Schemas['Invoice']): bigint =>
@@ -53,10 +89,11 @@ const Reason = ({ reason, onChange }: ReasonProps): ReactNode => (
   </label>
 )
 
-function Void({ invoice: { issuerClientId, id, number } }: CorrectionsProps): ReactNode {
+type VoidProps = CorrectionsProps & Pick<Changes, 'voidIt'>
+
+function Void({ invoice: { number }, voidIt }: VoidProps): ReactNode {
   const [reason, setReason] = useState('')
   const [isAsked, setAsked] = useState(false)
-  const { voidIt } = useInvoiceChanges(issuerClientId, id)
   const close = (): void => setAsked(false)
   return (
     <>
@@ -86,8 +123,8 @@ function Void({ invoice: { issuerClientId, id, number } }: CorrectionsProps): Re
           action="Void"
           typed={number}
           isBusy={voidIt.isPending}
-          error={voidIt.error}
-          onConfirm={() => voidIt.mutate(reason.trim(), { onSuccess: close })}
+          error={null}
+          onConfirm={() => voidIt.mutate(reason.trim(), { onSettled: close })}
           onClose={close}
         />
       )}
@@ -104,13 +141,13 @@ function parseCredit(text: string, left: bigint): string | null {
   return toDollarText(micros)
 }
 
-function Credit({ invoice, left }: CorrectionsProps & { left: bigint }): ReactNode {
-  const { issuerClientId, id, number } = invoice
+type CreditProps = CorrectionsProps & Pick<Changes, 'credit'> & { readonly left: bigint }
+
+function Credit({ invoice: { number }, left, credit }: CreditProps): ReactNode {
   const [dollars, setDollars] = useState('')
   const [reason, setReason] = useState('')
   const [isAsked, setAsked] = useState(false)
   const [idempotencyKey, renewKey] = useIdempotencyKey()
-  const { credit } = useInvoiceChanges(issuerClientId, id)
   const amountUsd = parseCredit(dollars, left)
   const close = (): void => setAsked(false)
   /** Another content is another credit note, so that it needs another key. */
@@ -162,32 +199,15 @@ function Credit({ invoice, left }: CorrectionsProps & { left: bigint }): ReactNo
           action="Credit"
           typed={amountUsd}
           isBusy={credit.isPending}
-          error={credit.error}
+          error={null}
           onConfirm={() =>
             credit.mutate(
               { amountUsd, reason: reason.trim(), idempotencyKey },
-              {
-                onSuccess: () => {
-                  close()
-                  edit(() => setDollars(''))
-                },
-              },
+              { onSuccess: () => edit(() => setDollars('')), onSettled: close },
             )
           }
           onClose={close}
         />
-      )}
-      {credit.data && (
-        <p role="status">
-          Issued{' '}
-          <Link
-            to="/$clientId/invoices/$invoiceId"
-            params={{ clientId: issuerClientId, invoiceId: credit.data.id }}
-          >
-            {credit.data.number}
-          </Link>
-          .
-        </p>
       )}
     </>
   )

@@ -19,7 +19,7 @@ function store(name: string, text: string): void {
   URL.revokeObjectURL(url)
 }
 
-/** The statement of a month that has ended, as a file. */
+/** The statement of a month that has ended, as a file and as a page to print. */
 export function Statements({ clientId }: { clientId: string }): ReactNode {
   const [month, setMonth] = useState(lastMonth)
   const statement = useStatement(clientId)
@@ -47,6 +47,16 @@ export function Statements({ clientId }: { clientId: string }): ReactNode {
         <Button type="submit" disabled={statement.isPending}>
           {statement.isPending ? 'Reading …' : 'Download CSV'}
         </Button>
+        {/^\d{4}-\d{2}$/.test(month) && (
+          <a
+            className="button"
+            href={`/apps/${clientId}/billing/statements/${month}`}
+            target="_blank"
+            rel="noreferrer"
+          >
+            Page to print
+          </a>
+        )}
       </form>
       {statement.error && <Failure error={statement.error} />}
     </section>

@@ -177,6 +177,19 @@ async function openInvoice(): Promise<Seen> {
   return owner.get(`/apps/${shop.clientId}/billing/invoices/${invoice?.id}`)
 }
 
+/** Books a ticket of the month before, whose statement has ended. */
+async function openStatement(): Promise<Seen> {
+  const present = real.core.clock.now()
+  const last = new Date(Date.UTC(present.getUTCFullYear(), present.getUTCMonth(), 0)).toISOString()
+  const ticket = { auth_id: `${shop.clientId}:grace`, computed_fee: threeDollars }
+  await real.core.as().ingestEvents({
+    envelopes: [
+      envelope({ ...ticket, current_time: last, sequence_number: 0, session_id: 'session-0' }),
+    ],
+  })
+  return owner.get(`/apps/${shop.clientId}/billing/statements/${last.slice(0, 7)}`)
+}
+
 /** A text on each page, by which the test knows that it is the right one, and how it is reached. */
 const pages: readonly (readonly [text: string, open: () => Promise<Seen>])[] = [
   ['Identity, metering and billing', () => stranger().get('/')],
@@ -207,6 +220,7 @@ const pages: readonly (readonly [text: string, open: () => Promise<Seen>])[] = [
   ['There is nothing more to do', () => openCheckout('payment', 'works')],
   ['Nothing was paid', () => stranger().get('/pay/canceled')],
   ['No tax is computed', openInvoice],
+  ['days without tickets are left out', openStatement],
 ]
 
 describe.runIf(executablePath)('pages', () => {

@@ -433,6 +433,56 @@ describe('monthly statement', () => {
   })
 })
 
+describe('page of a statement', () => {
+  const open = async (app: RealApp, month: string, headers: Readonly<Record<string, string>>) => {
+    const response = await fetch(`${real.url}/apps/${app.clientId}/billing/statements/${month}`, {
+      headers: { accept: 'text/html', ...headers },
+      redirect: 'manual',
+    })
+    return { response, text: await response.text() }
+  }
+
+  it('has the days with tickets and their sums, for members', async () => {
+    const app = await real.newApp('print')
+    await cut(app, '12.5')
+    await use(app, [
+      { fee: '1000000000000000', at: '2026-02-03T00:00:00Z' },
+      { fee: '2000000000000000', at: '2026-02-28T23:59:59.999Z' },
+    ])
+    const { response, text } = await open(app, '2026-02', app.session)
+    expect(response.status).toBe(200)
+    expect(text).toContain('<h1>Statement 2026-02</h1>')
+    expect(text).toContain(`print<small>${app.clientId}</small>`)
+    const rows = [...text.matchAll(/<tr><t[dh](?! scope="col")[^>]*>(.*?)<\/tr>/g)].map(
+      ([, cells = '']) => cells.split(/<[^>]+>/).filter((cell) => cell !== ''),
+    )
+    expect(rows).toEqual([
+      ['2026-02-03', '1 ticket', '3.00', '3.375'],
+      ['2026-02-28', '1 ticket', '6.00', '6.75'],
+      ['Total, 2 tickets', '9.00', '10.125'],
+    ])
+  })
+
+  it('leads strangers to the login, and explains every refusal', async () => {
+    const app = await real.newApp('strange')
+    const other = await real.newApp('other')
+    const { response } = await open(app, '2026-02', {})
+    expect([response.status, response.headers.get('location')]).toEqual([
+      303,
+      `/login?return_to=${encodeURIComponent(`/apps/${app.clientId}/billing/statements/2026-02`)}`,
+    ])
+    for (const [month, status, detail] of [
+      ['2026-03', 409, 'has not ended'],
+      ['2026-02', 404, 'is no statement of 2026-02'],
+      ['2026-13', 400, 'must be a UTC month'],
+    ] as const) {
+      const refused = await open(app, month, app.session)
+      expect([refused.response.status, refused.text.includes(detail)]).toEqual([status, true])
+    }
+    expect((await open(app, '2026-02', other.session)).response.status).toBe(404)
+  })
+})
+
 describe('without a metering backend', () => {
   it('returns 503, after 404', async () => {
     const bare = await startReal({ METERING_BACKEND: 'none' })
