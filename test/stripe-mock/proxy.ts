@@ -33,7 +33,7 @@ export async function startProxy(target: string) {
     const body = Buffer.concat(chunks).toString()
     const path = request.url ?? ''
     const method = request.method ?? ''
-    const route = `${method} ${path.replace(/\?.*/, '').replace(/\/(acct|cus|cs|pi)_\w+/g, '/:id')}`
+    const route = `${method} ${path.replace(/\?.*/, '').replace(/\/(acct|cus|cs|pi|fee)_\w+/g, '/:id')}`
     const version = String(request.headers['stripe-version'])
     const sent = proxy.rewrite(route, body)
     const answer = await fetch(`${target}${path}`, {

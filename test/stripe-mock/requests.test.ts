@@ -52,6 +52,21 @@ beforeAll(async () => {
       status: 'succeeded',
       latest_charge: { id: 'ch_1', disputed: true, amount_refunded: 0 },
     },
+    'GET /v1/balance_transactions': {
+      data: [
+        {
+          id: 'txn_1',
+          object: 'balance_transaction',
+          reporting_category: 'platform_earning_refund',
+          amount: -100,
+          currency: 'usd',
+          fee_details: [],
+          source: { id: 'fr_1', object: 'fee_refund', fee: 'fee_1' },
+          created: 1_790_000_000,
+        },
+      ],
+      has_more: false,
+    },
   }
   const config = {
     live: null,
@@ -122,6 +137,12 @@ const calls: Record<
         own,
         { payment: 'pi_1', amount: usdCents(100n), reference: 'refund-1' },
         'key-8',
+      ),
+    () =>
+      processor.refund(
+        connected,
+        { payment: 'pi_1', amount: usdCents(100n), reference: 'refund-2', returnsFee: true },
+        'key-11',
       ),
   ],
   listRefunds: [() => processor.listRefunds(own, 'pi_1')],

@@ -53,7 +53,7 @@ export type AttemptHandlers = Readonly<Partial<Record<AttemptPurpose, AttemptHan
 export interface AttemptsDeps extends Pick<Shared, 'pool' | 'log' | 'metrics' | 'now'> {
   readonly processor: Pick<
     PaymentProcessor,
-    'kind' | 'pay' | 'readPayment' | 'findPayment' | 'refund'
+    'kind' | 'pay' | 'readPayment' | 'findPayment' | 'refund' | 'listRefunds'
   >
   readonly customers: Pick<Customers, 'findCard' | 'refreshById'>
   readonly handlers: AttemptHandlers
@@ -214,7 +214,7 @@ export function createAttempts(deps: AttemptsDeps) {
    * has paid, or that was given up. Throws if it must be tried again.
    */
   async function refundSurplus(attempt: StoredAttempt): Promise<void> {
-    const { at, appId: app, id, processorId, refundCalls } = attempt
+    const { at, appId: app, id, processorId, refundCalls, fee } = attempt
     const payment = processorId === null ? null : await processor.readPayment(at, processorId)
     if (payment === null) throw new Error(`attempt ${id} has no payment at the processor`)
     const left = leftOf(payment)
@@ -224,7 +224,11 @@ export function createAttempts(deps: AttemptsDeps) {
       // Each call has its own key, because the processor repeats its faults as long as their keys.
       // It never refunds more than a payment.
       const key = `${at.plane}:${app}:attempt-refund:${id}:${refundCalls}`
-      await processor.refund(at, { ...refund, reference }, key)
+      // The owner owes nothing for a surplus. The fee comes back once, also with a refund that fails.
+      const refunds = fee > 0n ? await processor.listRefunds(at, payment.id) : []
+      const isFirst = refunds.every((earlier) => earlier.reference !== reference)
+      const returnsFee = fee > 0n && isFirst
+      await processor.refund(at, { ...refund, reference, returnsFee }, key)
     }
     await store.saveRefunded(pool, attempt)
   }

@@ -124,6 +124,17 @@ export interface Payment {
   readonly disputed: UsdCents
 }
 
+export interface NewRefund {
+  readonly payment: string
+  readonly amount: UsdCents
+  readonly reference: string
+  /**
+   * Whether the platform returns its fee of the refunded part to the account. Default is no. Only
+   * for a payment with a fee of which nothing was returned yet.
+   */
+  readonly returnsFee?: boolean
+}
+
 /** A refund by core or by the owner at the processor. */
 export interface Refund {
   readonly id: string
@@ -167,8 +178,8 @@ export interface Movement {
   /** Of a payment that core requested: our reference. */
   readonly reference: string | null
   /**
-   * The same text on a payment with a platform fee and on the movement that gives this fee to the
-   * platform; null on all others.
+   * The same text on a payment with a platform fee and on the movements that give this fee to the
+   * platform and back; null on all others.
    */
   readonly feeReference: string | null
   readonly createdAt: Date
@@ -217,12 +228,7 @@ export interface PaymentProcessor {
   readPayment(at: ProcessorAccount, id: string): Promise<Payment | null>
   /** Searches for the payment of a `pay` without an answer; null if the processor has none. */
   findPayment(at: ProcessorAccount, lost: LostPayment): Promise<Payment | null>
-  /** The platform keeps its fee. */
-  refund(
-    at: ProcessorAccount,
-    refund: { readonly payment: string; readonly amount: UsdCents; readonly reference: string },
-    key: string,
-  ): Promise<Refund>
+  refund(at: ProcessorAccount, refund: NewRefund, key: string): Promise<Refund>
   /** Lists all refunds of a payment, at most 1,000, newest first. */
   listRefunds(at: ProcessorAccount, payment: string): Promise<readonly Refund[]>
 

@@ -21,6 +21,8 @@ export interface Figures {
     /** The platform's fee. */
     readonly fee: bigint
     readonly feeCurrency: string
+    /** What the platform returned of its fee. */
+    readonly feeReturned: bigint
     /** The platform's fee as it arrived in its own account; null if nothing arrived. */
     readonly earned: { readonly amount: bigint; readonly currency: string } | null
   } | null
@@ -56,7 +58,9 @@ export function findDifferences({ ours, theirs, refunded, disputed }: Figures): 
     compare('refund', { ours: ours.refunded, theirs: refunded }),
     compare('dispute', { ours: ours.disputed, theirs: disputed }),
     // An account whose balance is in another currency pays fees in that currency.
-    theirs.feeCurrency === usd ? compare('fee', { ours: ours.fee, theirs: theirs.fee }) : null,
+    theirs.feeCurrency === usd
+      ? compare('fee', { ours: ours.fee, theirs: theirs.fee - theirs.feeReturned })
+      : null,
     compareEarning(theirs),
   ]
   return compared.filter((item) => item !== null)

@@ -21,6 +21,11 @@ export async function insertMovements(
       select processor_id
       from payments
       where processor_id = any(${column('payment')}::text[]) and plane = ${at.plane} and account_id = ${accountColumn(at)}
+      union all
+      select processor_id
+      from payment_attempts
+      where processor_id = any(${column('payment')}::text[]) and failure = 'paid_twice' and processor = ${processor}
+        and plane = ${at.plane} and account_id = ${accountColumn(at)}
     )
     insert into processor_movements (processor, plane, account_id, movement_id, kind, amount, currency, platform_fee,
                                      fee_currency, payment_id, fee_reference, created_at)
@@ -104,6 +109,7 @@ interface CaseRow {
   fee_currency: string | null
   earned: bigint | null
   earned_currency: string | null
+  fee_returned: bigint
   refunded: bigint
   disputed: bigint
   surplus_cents: bigint | null
@@ -141,7 +147,7 @@ export async function readCases(
     )
     select w.id, p.app_id, p.id as payment_id, p.amount_cents, p.fee_cents, coalesce(r.refunded, 0)::bigint as our_refunded,
            coalesce(r.disputed, 0)::bigint as our_disputed, m.amount, m.currency, m.platform_fee, m.fee_currency,
-           e.amount as earned, e.currency as earned_currency, coalesce(m.refunded, 0)::bigint as refunded,
+           e.amount as earned, e.currency as earned_currency, coalesce(e.returned, 0)::bigint as fee_returned, coalesce(m.refunded, 0)::bigint as refunded,
            coalesce(m.disputed, 0)::bigint as disputed, a.amount_cents as surplus_cents, a.fee_cents as surplus_fee,
            a.surplus_at is not null as surplus_waits
     from unnest(${ids}::text[]) as w (id)
@@ -158,10 +164,11 @@ export async function readCases(
       from processor_movements
       where payment_id = w.id and processor = ${processor} and plane = ${at.plane} and account_id = ${account}) m on true
     left join lateral (
-      select sum(amount)::bigint as amount, min(currency) as currency
+      select (sum(amount) filter (where amount > 0))::bigint as amount, -sum(amount) filter (where amount < 0) as returned,
+             min(currency) as currency
       from processor_movements
       where fee_reference = m.fee_reference and kind = 'fee' and processor = ${processor} and plane = ${at.plane}
-        and account_id = '' and amount > 0) e on true
+        and account_id = '') e on true
     left join a on a.processor_id = w.id and p.id is null
     order by w.id`,
   )
@@ -191,6 +198,7 @@ const caseFromRow = (row: CaseRow): Case => ({
           currency: row.currency,
           fee: row.platform_fee ?? 0n,
           feeCurrency: row.fee_currency ?? row.currency,
+          feeReturned: feeReturned(row),
           earned:
             row.earned === null || row.earned_currency === null
               ? null
@@ -200,16 +208,23 @@ const caseFromRow = (row: CaseRow): Case => ({
   disputed: row.disputed,
 })
 
-/** A surplus is not in our payments. It is refunded in full, or its refund is due. */
-const surplusOf = (row: CaseRow): Figures['ours'] =>
-  row.surplus_cents === null
-    ? null
-    : {
-        amount: row.surplus_cents,
-        fee: row.surplus_fee,
-        refunded: row.surplus_waits ? row.refunded : row.surplus_cents - row.disputed,
-        disputed: row.disputed,
-      }
+/** The platform's account may be in another currency than the account that paid the fee. */
+const feeReturned = (row: CaseRow): bigint =>
+  row.earned_currency === row.fee_currency ? row.fee_returned : 0n
+
+/**
+ * A surplus is not in our payments. It is refunded in full with the platform's fee, or its refund is
+ * due.
+ */
+function surplusOf(row: CaseRow): Figures['ours'] {
+  if (row.surplus_cents === null) return null
+  const { disputed } = row
+  const refunded = row.surplus_waits ? row.refunded : row.surplus_cents - disputed
+  // The movements of a refund are recorded later than the refund.
+  const isReturned = !row.surplus_waits && row.refunded === refunded
+  const fee = isReturned ? 0n : row.surplus_fee - feeReturned(row)
+  return { amount: row.surplus_cents, fee, refunded, disputed }
+}
 
 export interface MovementSum {
   readonly kind: Movement['kind']

@@ -158,6 +158,20 @@ export async function loseReturns(merchant: Merchant): Promise<void> {
   await recordReturn(merchant, { paymentId, kind: 'refund', amount: 250n })
 }
 
+/** Takes a payment of 5 USD with a fee that nothing needs, and that was refunded. */
+export async function surplus(merchant: Merchant): Promise<string> {
+  const { appId, userId, at, customer, card } = merchant
+  const id = await charge(merchant, { fee: 40n })
+  await core.sql.query(
+    `insert into payment_attempts (app_id, user_id, id, purpose, subject_id, amount_cents, fee_cents, description, plane,
+       account_id, processor, customer_id, card_id, state, processor_id, failure, created_at, check_at, ended_at)
+     values ($1, $2, gen_random_uuid(), 'invoice', gen_random_uuid(), 500, 40, 'usage', 'live', $3, 'stripe', $4, $5,
+       'failed', $6, 'paid_twice', $7, $7, $7)`,
+    [appId, userId, at.account, customer, card, id, core.clock.now()],
+  )
+  return id
+}
+
 /** Compares all accounts; returns the messages. */
 export async function reconcile(request: ReconcileProcessorRequest = {}) {
   const accounts = []

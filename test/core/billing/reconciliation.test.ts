@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { type ProcessorAccount } from '../../../core/billing/processor/port.ts'
+import { type ProcessorAccount, usdCents } from '../../../core/billing/processor/port.ts'
 import {
   claimPlaces,
   comparedThrough,
@@ -26,6 +26,7 @@ import {
   recordReturn,
   setUpReconciliation,
   stripe,
+  surplus,
 } from './reconciliation-world.ts'
 
 setUpReconciliation()
@@ -214,6 +215,30 @@ describe('reconcile with the processor', () => {
       [paymentId],
     )
     expect(rows).toEqual([{ kind: 'refund', cents: 100 }])
+  })
+
+  it('finds a fee that the platform keeps of a surplus, until it is returned', async () => {
+    const merchant = await newMerchant()
+    const [kept, returned] = [await surplus(merchant), await surplus(merchant)]
+    const refund = { amount: usdCents(500n), reference: 'surplus' }
+    await processor.refund(merchant.at, { ...refund, payment: kept }, randomUUID())
+    const whole = { ...refund, payment: returned, returnsFee: true }
+    await processor.refund(merchant.at, whole, randomUUID())
+    expect(await findNew()).toMatchObject([
+      { subject: 'fee', problem: 'missing_here', processorPaymentId: kept, theirs: '40' },
+    ])
+    stripe.refundFee(merchant.at, kept)
+    expect(await findNew()).toEqual([])
+    expect(await listOpen()).toEqual([])
+  })
+
+  it('finds a fee of a payment that the platform returned', async () => {
+    const merchant = await newMerchant()
+    const id = await pay(merchant, { fee: 40n })
+    stripe.refundFee(merchant.at, id)
+    expect(await findNew()).toMatchObject([
+      { subject: 'fee', problem: 'missing_there', processorPaymentId: id, ours: '40' },
+    ])
   })
 
   it('does not count a refund that failed or a dispute that was won', async () => {

@@ -137,7 +137,10 @@ export function createControl({ worldOf, accounts, money, emit }: ControlDeps) {
       emit(world, { name: 'payment_method.detached', previous: { customer } }, method)
     },
     refundPayment: (at: ProcessorAccount, payment: string, amount: number | null = null) =>
-      money.refund(worldOf(at), { payment, amount, metadata: {} }),
+      money.refund(worldOf(at), { payment, amount, metadata: {}, returnsFee: false }),
+    /** The platform returns its fee of a payment. */
+    refundFee: (at: ProcessorAccount, payment: string): void =>
+      money.refundFee(worldOf(at), payment),
     failRefund: (at: ProcessorAccount, id: string): void => money.failRefund(worldOf(at), id),
     dispute: (
       at: ProcessorAccount,

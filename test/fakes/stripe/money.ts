@@ -3,6 +3,7 @@ import type {
   CardBehaviour,
   FakeCharge,
   FakeDispute,
+  FakeFeeRefund,
   FakeIntent,
   FakePaymentMethod,
   FakeRefund,
@@ -47,7 +48,8 @@ export function createMoney({
       const platform = platformOf(world)
       const head = platform.head('application_fee')
       const { currency } = intent
-      const fee = platform.add({ ...head, amount: share, currency, charge: charge.id })
+      const money = { amount: share, amount_refunded: 0, currency }
+      const fee = platform.add({ ...head, ...money, charge: charge.id })
       book(platform, { source: fee, amount: share, fee: 0 })
     }
     emit(world, 'charge.succeeded', charge)
@@ -84,6 +86,7 @@ export function createMoney({
       readonly payment: string
       readonly amount: number | null
       readonly metadata: Record<string, string>
+      readonly returnsFee: boolean
     },
   ): FakeRefund {
     const intent = world.get('payment_intent', request.payment, 'payment_intent')
@@ -98,6 +101,7 @@ export function createMoney({
       throw StripeFault.invalid('The refund is greater than the rest of the charge.', {
         param: 'amount',
       })
+    const share = request.returnsFee ? returnFee(platformOf(world), charge, amount) : 0
     charge.amount_refunded += amount
     const refund = world.add<FakeRefund>({
       ...world.head('refund'),
@@ -108,10 +112,15 @@ export function createMoney({
       metadata: request.metadata,
       status: 'succeeded',
     })
-    book(world, { source: refund, amount: -amount, fee: 0 })
+    book(world, { source: refund, amount: -amount, fee: 0, share: -share })
     emit(world, 'charge.refunded', charge)
     emit(world, 'refund.created', refund)
     return refund
+  }
+
+  function refundFee(world: World, payment: string): void {
+    const charge = chargeOf(world, world.get('payment_intent', payment))
+    returnFee(platformOf(world), charge, charge.amount)
   }
 
   /** The bank returns a refund: the money is back in the account. */
@@ -160,7 +169,27 @@ export function createMoney({
     emit(world, 'payout.paid', payout)
   }
 
-  return { attempt, succeed, fail, refund, failRefund, dispute, closeDispute, payout }
+  return { attempt, succeed, fail, refund, refundFee, failRefund, dispute, closeDispute, payout }
+}
+
+/** Returns the platform's fee of the refunded part, once at most. */
+function returnFee(platform: World, charge: FakeCharge, amount: number): number {
+  const fee = [...platform.list('application_fee')].find((item) => item.charge === charge.id)
+  if (!fee || fee.amount_refunded === fee.amount)
+    throw StripeFault.invalid('The charge has no application fee that can be refunded.', {
+      param: 'refund_application_fee',
+    })
+  const share = Math.round((fee.amount * amount) / charge.amount)
+  const returned = Math.min(share, fee.amount - fee.amount_refunded)
+  fee.amount_refunded += returned
+  const source = platform.add<FakeFeeRefund>({
+    ...platform.head('fee_refund'),
+    amount: returned,
+    currency: fee.currency,
+    fee: fee.id,
+  })
+  book(platform, { source, amount: -returned, fee: 0 })
+  return returned
 }
 
 export type Money = ReturnType<typeof createMoney>
@@ -171,6 +200,7 @@ const categories = {
   dispute: ['adjustment', 'dispute'],
   payout: ['payout', 'payout'],
   application_fee: ['application_fee', 'platform_earning'],
+  fee_refund: ['application_fee_refund', 'platform_earning_refund'],
 } as const
 
 interface Booking {
@@ -193,7 +223,7 @@ function book(world: World, { source, amount, fee: ownFee, share = 0, category }
   const fee_details = [
     { type: 'stripe_fee', amount: ownFee },
     { type: 'application_fee', amount: share },
-  ].filter((detail) => detail.amount > 0)
+  ].filter((detail) => detail.amount !== 0)
   world.add({
     ...world.head('balance_transaction'),
     amount,

@@ -82,10 +82,11 @@ export const routes: Readonly<Record<string, Handler>> = {
   'GET /v1/payment_intents/:id': ({ world, id }) => world.get('payment_intent', id),
   'POST /v1/refunds': ({ form, world, money }) => {
     const read = readForm(form)
-    read.only('payment_intent', 'amount', 'metadata')
+    read.only('payment_intent', 'amount', 'metadata', 'refund_application_fee')
     return money.refund(world, {
       payment: read.required('payment_intent'),
       amount: read.cents('amount'),
+      returnsFee: read.text('refund_application_fee') === 'true',
       metadata: recordOf(read.form('metadata')),
     })
   },
@@ -97,6 +98,7 @@ export const routes: Readonly<Record<string, Handler>> = {
     const payment = readForm(form).text('payment_intent')
     return page(world.list('dispute'), form, ({ payment_intent }) => payment_intent === payment)
   },
+  'GET /v1/application_fees/:id': ({ world, id }) => world.get('application_fee', id),
   'GET /v1/balance_transactions': ({ world, form }) =>
     page(world.list('balance_transaction'), form, createdIn(readForm(form).form('created'))),
 }

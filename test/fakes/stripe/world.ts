@@ -116,8 +116,15 @@ export interface FakePayout extends FakeObject<'payout'> {
   readonly currency: string
 }
 
+export interface FakeFeeRefund extends FakeObject<'fee_refund'> {
+  readonly amount: number
+  readonly currency: string
+  readonly fee: string
+}
+
 export interface FakeApplicationFee extends FakeObject<'application_fee'> {
   readonly amount: number
+  amount_refunded: number
   readonly currency: string
   readonly charge: string
 }
@@ -152,6 +159,7 @@ export type WorldObject =
   | FakeDispute
   | FakePayout
   | FakeApplicationFee
+  | FakeFeeRefund
   | FakeTransaction
 
 type Kind = WorldObject['object']
@@ -168,6 +176,7 @@ const prefixes: Readonly<Record<Kind, string>> = {
   dispute: 'dp',
   payout: 'po',
   application_fee: 'fee',
+  fee_refund: 'fr',
   balance_transaction: 'txn',
 }
 

@@ -92,10 +92,10 @@ export function createPayments({ pool, now }: SimulatedDeps, { createOnce }: Wri
     },
 
     refund: async (at, refund, key) => {
-      const { amount, payment, reference } = refund
-      const request = { amount, payment, reference }
+      const { amount, payment, reference, returnsFee = false } = refund
+      const request = { amount, payment, reference, ...(returnsFee && { returnsFee }) }
       const refunded = await createOnce('refund', { at, key, request }, async (write, id) => {
-        await takeBack(write, { id, at, payment, amount }, now())
+        await takeBack(write, { id, at, payment, amount, returnsFee }, now())
         return { payment, amount: `${amount}`, reference }
       })
       return toRefund(refunded)
@@ -138,6 +138,7 @@ interface NewRefund {
   readonly at: ProcessorAccount
   readonly payment: string
   readonly amount: bigint
+  readonly returnsFee: boolean
 }
 
 async function takeBack({ db, emit }: Write, refund: NewRefund, createdAt: Date): Promise<void> {
@@ -153,8 +154,34 @@ async function takeBack({ db, emit }: Write, refund: NewRefund, createdAt: Date)
   const source = refund.id
   const movement = { at, kind: 'refund', amount: -amount, fee: 0n, source, createdAt } as const
   await store.insertMovement(db, movement)
+  if (refund.returnsFee) await returnFee(db, { ...movement, ...payment })
   const type = 'refund.succeeded'
   await emit({ at, subject: 'refund', type, objectId: source, payment: payment.id })
+}
+
+/** Moves the fee of the refunded part from the platform's own account. */
+async function returnFee(
+  db: Write['db'],
+  {
+    id,
+    at,
+    data,
+    amount,
+    createdAt,
+  }: SimulatedObject<'payment'> & { readonly amount: bigint; readonly createdAt: Date },
+): Promise<void> {
+  const fee = (BigInt(data.fee) * amount) / BigInt(data.amount)
+  if (fee === 0n || at.account === null) return
+  const platform = { ...at, account: null }
+  const movement = {
+    at: platform,
+    kind: 'fee',
+    amount: fee,
+    fee: 0n,
+    source: id,
+    createdAt,
+  } as const
+  await store.insertMovement(db, movement)
 }
 
 const toRefund = ({ id, data }: { id: string; data: Contents['refund'] }): Refund => ({

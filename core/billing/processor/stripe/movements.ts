@@ -31,8 +31,10 @@ export const createMovements = ({
         ...(after === null ? {} : { starting_after: after }),
       }
       const page = expectObject(await stripe.balanceTransactions.list(params, options), 'list')
+      // Only the platform's own account gets fees, and returns them.
+      const fees = at.account === null ? await readReturned(page.data, stripe, options) : new Map()
       return {
-        movements: page.data.map(parseMovement),
+        movements: page.data.map((transaction) => parseMovement(transaction, fees)),
         after: page.has_more ? (page.data.at(-1)?.id ?? null) : null,
       }
     }),
@@ -41,7 +43,29 @@ export const createMovements = ({
 /** Stripe counts whole seconds, so `[from, to)` begins and ends at the next one. */
 const toSeconds = (instant: Date): number => Math.ceil(instant.getTime() / 1000)
 
-function parseMovement(transaction: Stripe.BalanceTransaction): Movement {
+/** Charges by the ids of their fees. */
+type Charges = ReadonlyMap<string, string>
+
+/** Reads the charges of returned fees, because the return of a fee names only the fee. */
+async function readReturned(
+  transactions: readonly Stripe.BalanceTransaction[],
+  stripe: Stripe,
+  options: Stripe.RequestOptions,
+): Promise<Charges> {
+  const charges = new Map<string, string>()
+  const ids = transactions.map(returnedFee).filter((id) => id !== null)
+  for (const id of new Set(ids)) {
+    const fee = await stripe.applicationFees.retrieve(id, {}, options)
+    const charge = idOf(expectObject(fee, 'application_fee').charge)
+    if (charge !== null) charges.set(id, charge)
+  }
+  return charges
+}
+
+const returnedFee = ({ source }: Stripe.BalanceTransaction): string | null =>
+  typeof source === 'object' && source?.object === 'fee_refund' ? idOf(source.fee) : null
+
+function parseMovement(transaction: Stripe.BalanceTransaction, charges: Charges): Movement {
   const { id, created } = expectObject(transaction, 'balance_transaction')
   const kind = kinds[transaction.reporting_category] ?? 'other'
   const { amount, currency } = original(transaction, kind)
@@ -51,10 +75,10 @@ function parseMovement(transaction: Stripe.BalanceTransaction): Movement {
     amount,
     currency,
     feeCurrency: transaction.currency,
-    platformFee: platformFee(transaction),
+    platformFee: kind === 'payment' ? platformFee(transaction) : 0n,
     payment: paymentOf(transaction),
     reference: referenceOf(transaction),
-    feeReference: feeReference(transaction),
+    feeReference: feeReference(transaction, charges),
     createdAt: new Date(created * 1000),
   }
 }
@@ -95,10 +119,11 @@ const platformFee = ({ fee_details }: Stripe.BalanceTransaction): bigint =>
     0n,
   )
 
-/** A charge and the platform's fee of it both name the charge. */
-function feeReference(transaction: Stripe.BalanceTransaction): string | null {
+/** A charge, the platform's fee of it, and the return of that fee all name the charge. */
+function feeReference(transaction: Stripe.BalanceTransaction, charges: Charges): string | null {
   const { source } = transaction
   if (typeof source !== 'object' || source === null) return null
   if (source.object === 'application_fee') return idOf(source.charge)
+  if (source.object === 'fee_refund') return charges.get(idOf(source.fee) ?? '') ?? null
   return source.object === 'charge' && platformFee(transaction) > 0n ? source.id : null
 }

@@ -49,7 +49,7 @@ export const createPayments = ({ request }: StripeClient): Payments => ({
       return intent === undefined ? null : withDisputes(intent, stripe, options)
     }),
 
-  refund: (at, { payment, amount, reference }, key) =>
+  refund: (at, { payment, amount, reference, returnsFee = false }, key) =>
     request(
       at,
       async (stripe, options) => {
@@ -57,6 +57,7 @@ export const createPayments = ({ request }: StripeClient): Payments => ({
           payment_intent: payment,
           amount: Number(amount),
           metadata: { reference },
+          ...(returnsFee ? { refund_application_fee: true } : {}),
         }
         return parseRefund(await stripe.refunds.create(params, options))
       },

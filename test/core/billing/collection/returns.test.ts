@@ -284,6 +284,16 @@ describe('a charge that only the processor knows', () => {
     world.clock.advance(2 * hour)
     expect(await reconcile()).toEqual([])
     expect(await owed(ada)).toMatchObject({ debt: 0 })
+    // The owner gets the fee of the surplus back.
+    const own = world.stripe.world({ plane: 'live', account: null })
+    const charges = [...world.stripe.world(ada.at).list('charge')].map(({ id }) => id)
+    const fees = [...own.list('application_fee')].filter(({ charge }) => charges.includes(charge))
+    const [payment] = await world.rows('select fee_cents from payments where user_id = $1', [
+      ada.user.userId,
+    ])
+    const kept = fees.reduce((sum, fee) => sum + fee.amount - fee.amount_refunded, 0)
+    expect(fees.length).toBeGreaterThan(0)
+    expect(kept).toBe(Number(payment?.['fee_cents']))
     await expectRightBooks()
   }, 60_000)
 })

@@ -345,6 +345,29 @@ export function describePort(name: string, open: () => Promise<ProcessorDriver>)
       expect(earning).toMatchObject({ kind: 'fee', amount: 120n, payment: null, feeReference })
     })
 
+    it("returns the fee of a refund's part when asked to, under the same reference", async () => {
+      const driver = await open()
+      const { processor } = driver
+      const account = await connect(driver)
+      const { customer, card } = await payerAt(driver, account)
+      const request = collection(customer, card.id, { fee: cents(120) })
+      const { id: payment } = await processor.pay(account, request, newKey())
+      const kept = { payment, amount: cents(100), reference: 'refund-1' }
+      await processor.refund(account, kept, newKey())
+      const returned = { payment, amount: cents(250), reference: 'refund-2', returnsFee: true }
+      await processor.refund(account, returned, newKey())
+      const range = { from: new Date(Date.now() - 60_000), to: new Date(Date.now() + 60_000) }
+      const list = async (at: ProcessorAccount) =>
+        (await processor.listMovements(at, { ...range, after: null })).movements
+      const paid = (await list(account)).find(({ kind }) => kind === 'payment')
+      const feeReference = paid?.feeReference ?? ''
+      expect(await list({ plane: account.plane, account: null })).toMatchObject([
+        { kind: 'fee', amount: -60n, payment: null, feeReference },
+        { kind: 'fee', amount: 120n, payment: null, feeReference },
+      ])
+      expect((await list(account)).map(({ platformFee }) => platformFee)).toEqual([0n, 0n, 120n])
+    })
+
     it('lists every movement once, newest first, within the range', async () => {
       const driver = await open()
       const { processor } = driver
