@@ -16,12 +16,16 @@ export type Processor = Schemas['PaymentProcessor']
 export interface Payer {
   readonly clientId: string
   readonly externalUserId: string | undefined
+  /** The owner's in any billing mode. */
+  readonly isOwner?: true
 }
 
-const payerQuery = ({ externalUserId }: Payer) =>
-  externalUserId === undefined ? {} : { externalUserId }
+function payerQuery({ externalUserId, isOwner }: Payer) {
+  if (isOwner) return { payer: 'owner' as const }
+  return externalUserId === undefined ? {} : { externalUserId }
+}
 
-const keyOf = (clientId: string) => ['money', clientId] as const
+export const keyOf = (clientId: string) => ['money', clientId] as const
 const keysOf = (clientId: string) => [keyOf(clientId)]
 
 export const processorQuery = (clientId: string) =>
@@ -35,7 +39,7 @@ export const processorQuery = (clientId: string) =>
 
 export const walletQuery = (payer: Payer, since: number | null = null) =>
   queryOptions({
-    queryKey: [...keyOf(payer.clientId), 'wallet', payer.externalUserId],
+    queryKey: [...keyOf(payer.clientId), 'wallet', payerQuery(payer)],
     refetchInterval: untilReported(since),
     queryFn: () =>
       unwrap(
@@ -47,7 +51,7 @@ export const walletQuery = (payer: Payer, since: number | null = null) =>
 
 export const transactionsQuery = (payer: Payer, since: number | null = null) =>
   infiniteQueryOptions({
-    queryKey: [...keyOf(payer.clientId), 'transactions', payer.externalUserId],
+    queryKey: [...keyOf(payer.clientId), 'transactions', payerQuery(payer)],
     refetchInterval: untilReported(since),
     initialPageParam: '',
     getNextPageParam: ({ nextCursor }: Schemas['WalletTransactions']) => nextCursor,

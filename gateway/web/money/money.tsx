@@ -17,6 +17,7 @@ import { Empty } from '../ui/states.tsx'
 import { Ceiling } from './ceiling.tsx'
 import { Changes } from './changes.tsx'
 import { Connection } from './connection.tsx'
+import { OwnerPlans } from './owner-plan.tsx'
 import { Statements } from './statements.tsx'
 import { Transactions } from './transactions.tsx'
 
@@ -41,6 +42,12 @@ export function Money(): ReactNode {
               />
             )}
             <PaidBy processor={data} payer={{ clientId, externalUserId }} canEdit={canEdit} />
+            {canOwn && !data.isPlatformOwned && (
+              <Owner
+                clientId={clientId}
+                showsMoney={data.billingMode === 'merchant' && externalUserId === undefined}
+              />
+            )}
             <Ceiling clientId={clientId} canEdit={canEdit} />
             <Statements clientId={clientId} />
           </>
@@ -85,5 +92,22 @@ function PayerMoney({ payer, canEdit }: Omit<PaidByProps, 'processor'>): ReactNo
       </Answer>
       <Transactions payer={payer} since={since} />
     </>
+  )
+}
+
+interface OwnerProps {
+  readonly clientId: string
+  /** Whether the view shows the money of nobody else. */
+  readonly showsMoney: boolean
+}
+
+/** What the owner pays to the platform, whoever pays for the users. */
+function Owner({ clientId, showsMoney }: OwnerProps): ReactNode {
+  const since = usePaidSince(useSearch({ from: '/$clientId/money' }).paid)
+  const payer = { clientId, externalUserId: undefined, isOwner: true } as const
+  return (
+    <OwnerPlans clientId={clientId} since={since}>
+      {showsMoney && <PayerMoney payer={payer} canEdit />}
+    </OwnerPlans>
   )
 }

@@ -22,6 +22,20 @@ describe.runIf(executablePath)('money in the dashboard', () => {
       return (await answer.json()).clientId
     })()`)
 
+  /** Creates a plan of the platform app, which owners can take. Returns the status. */
+  const createOwnerPlan = (page: Page, id: string): Promise<number> =>
+    page.evaluate(`(async () => {
+      const { csrfToken } = await (await fetch('/api/v1/session')).json()
+      const account = await fetch('/api/v1/apps/${id}/billing/owner-plan')
+      const { platformClientId } = await account.json()
+      const headers = { 'content-type': 'application/json', 'x-csrf-token': csrfToken }
+      const terms = { priceAmount: '30.00', includedUnits: '100', overageRateWei: '1' }
+      const kind = { name: 'Team', type: 'subscription', status: 'active' }
+      const body = JSON.stringify({ ...kind, ...terms, includedUsdMicros: '40000000' })
+      const url = '/api/v1/apps/' + platformClientId + '/plans'
+      return (await fetch(url, { method: 'POST', headers, body })).status
+    })()`)
+
   const account = (page: Page, name: string) =>
     page
       .locator('dt', { hasText: new RegExp(`^${name}$`) })
@@ -64,6 +78,28 @@ describe.runIf(executablePath)('money in the dashboard', () => {
     await page.getByText('the card on file is charged').waitFor()
     await page.getByRole('button', { name: 'Collect', exact: true }).click()
     await page.getByText('are on no invoice').waitFor()
+  })
+
+  it('lets an owner whose users pay fill its own account, and take an owner plan', async () => {
+    const page = await owner()
+    const id = await createApp(page, 'Sells to users')
+    expect(await createOwnerPlan(page, id)).toBe(201)
+    const path = `/api/v1/apps/${id}/billing/settings`
+    expect(await send(page, { method: 'PUT', path, body: { billingMode: 'merchant' } })).toBe(200)
+    await show(page, `/${id}/money`)
+    await page.getByRole('heading', { name: 'Your own account' }).waitFor()
+    const before = await account(page, 'Prepaid credit')
+    await page.getByLabel('Top up').fill('40')
+    await page.getByRole('button', { name: 'Pay', exact: true }).click()
+    await payAt(page)
+    await page.waitForURL(new RegExp(`/app/${id}/money`))
+    await expect.poll(() => account(page, 'Prepaid credit'), { timeout: 20_000 }).not.toBe(before)
+    await page.getByRole('button', { name: 'Choose Team' }).click()
+    await page.getByText('It covers all your apps').waitFor()
+    await page.getByRole('button', { name: 'Take the plan' }).click()
+    await page.getByText('Changed, with effect at').waitFor()
+    await expect.poll(() => account(page, 'Your plan')).toBe('Team')
+    expect(await violations(page)).toEqual([])
   })
 
   it('sets the ceiling of unpaid usage, and refuses one that is too low', async () => {
