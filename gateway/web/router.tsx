@@ -193,6 +193,16 @@ const user = createRoute({
   validateSearch: parseUserSearch,
 })
 
+const loggedIn = createRoute({
+  getParentRoute: () => root,
+  path: '/logged-in',
+  component: () => (
+    <Page title="You are logged in">
+      <p>Go back to the tab with your form, which kept what you typed. You can close this one.</p>
+    </Page>
+  ),
+})
+
 const design = createRoute({
   getParentRoute: () => root,
   path: '/design',
@@ -292,6 +302,7 @@ const differences = createRoute({
 const routeTree = root.addChildren([
   apps,
   design,
+  loggedIn,
   newApp,
   setup,
   overview,

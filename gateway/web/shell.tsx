@@ -41,7 +41,10 @@ export function Shell(): ReactNode {
         </div>
       </header>
       <main className="main" id="content">
-        <Answer query={session}>{() => <Outlet />}</Answer>
+        <Answer query={session}>
+          {/* Another account begins with empty forms. */}
+          {({ accountId }) => <Outlet key={accountId} />}
+        </Answer>
       </main>
     </div>
   )

@@ -19,17 +19,43 @@ export class ApiError extends Error {
   }
 }
 
-let csrfToken: string | undefined
+interface Identity {
+  readonly accountId: string
+  /** Requests that change something carry it. */
+  readonly csrfToken: string
+}
 
-/** Stores the token that requests of the session carry when they change something. */
-export const keepCsrfToken = (token: string): void => void (csrfToken = token)
+let identity: Identity | undefined
 
-const session: Middleware = {
-  onRequest({ request }) {
-    if (request.method !== 'GET' && csrfToken !== undefined)
-      request.headers.set('x-csrf-token', csrfToken)
-    return request
-  },
+/** Stores the identity of the session, as it was read last. */
+export const keepIdentity = (read: Identity): void => void (identity = read)
+
+/**
+ * Sends a request. A login in another tab replaces the session and its CSRF token: a change that was
+ * refused is then sent once more with the present token, if the account is the same. The gateway
+ * refuses an outdated token before anything changes.
+ */
+async function send(request: Request): Promise<Response> {
+  if (request.method === 'GET' || identity === undefined) return fetch(request)
+  const before = identity
+  const repetition = request.clone()
+  request.headers.set('x-csrf-token', before.csrfToken)
+  const response = await fetch(request)
+  if (response.status !== 403) return response
+  const present = await readIdentity()
+  const isRenewed = present !== null && present.csrfToken !== before.csrfToken
+  if (!isRenewed || present.accountId !== before.accountId) return response
+  identity = present
+  repetition.headers.set('x-csrf-token', present.csrfToken)
+  return fetch(repetition)
+}
+
+async function readIdentity(): Promise<Identity | null> {
+  const { data } = await api.GET('/api/v1/session').catch(() => ({ data: undefined }))
+  return data ?? null
+}
+
+const connection: Middleware = {
   onError() {
     return new ApiError('The service cannot be reached. Check your connection and try again.', {
       status: 0,
@@ -38,8 +64,12 @@ const session: Middleware = {
   },
 }
 
-export const api = createClient<paths>({ baseUrl: location.origin, credentials: 'same-origin' })
-api.use(session)
+export const api = createClient<paths>({
+  baseUrl: location.origin,
+  credentials: 'same-origin',
+  fetch: send,
+})
+api.use(connection)
 
 interface Answer<Data> {
   readonly data?: Data

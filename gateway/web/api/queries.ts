@@ -1,51 +1,17 @@
-import {
-  MutationCache,
-  QueryCache,
-  QueryClient,
-  infiniteQueryOptions,
-  queryOptions,
-} from '@tanstack/react-query'
+import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
 import type { InvoicePayer } from './attention.ts'
-import { ApiError, api, unwrap, keepCsrfToken } from './client.ts'
+import { api, keepIdentity, unwrap } from './client.ts'
 
-const staleMs = 15_000
 const appPageSize = '200'
 const auditPageSize = '50'
 export const invoicePageSize = 25
 
-/** Repeats only what may succeed the next time. */
-const isWorthRepeating = (failures: number, error: Error): boolean =>
-  failures < 2 && (!(error instanceof ApiError) || error.status === 0 || error.status >= 500)
-
-/**
- * Returns the store of all answers. A refusal of the credential, which hidden routes answer with 404,
- * also reads the session again: if it has ended, the frame says so above the view.
- */
-export function createQueryClient(): QueryClient {
-  const onError = (error: Error): void => {
-    const isOfCredential = error instanceof ApiError && [401, 404].includes(error.status)
-    if (isOfCredential) void client.invalidateQueries({ queryKey: sessionKey })
-  }
-  const client = new QueryClient({
-    queryCache: new QueryCache({
-      onError: (error, { queryKey }) => {
-        if (queryKey[0] !== sessionKey[0]) onError(error)
-      },
-    }),
-    mutationCache: new MutationCache({ onError }),
-    defaultOptions: { queries: { staleTime: staleMs, retry: isWorthRepeating } },
-  })
-  return client
-}
-
-const sessionKey = ['session'] as const
-
 export const sessionQuery = queryOptions({
-  queryKey: sessionKey,
+  queryKey: ['session'],
   staleTime: 60_000,
   queryFn: async () => {
     const session = await unwrap(api.GET('/api/v1/session'))
-    keepCsrfToken(session.csrfToken)
+    keepIdentity(session)
     return session
   },
 })

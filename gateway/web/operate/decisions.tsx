@@ -3,7 +3,7 @@ import { type QuarantinedEvent, useDecisions } from '../api/quarantine.ts'
 import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
 import { Name } from '../ui/name.tsx'
-import { Wei } from './long-amount.tsx'
+import { Wei } from '../ui/amount.tsx'
 import { isAttributable } from './reasons.ts'
 
 /** What an operator may decide about an open event. */

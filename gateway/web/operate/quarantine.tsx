@@ -8,7 +8,7 @@ import {
   type Waiting,
   quarantineQuery,
 } from '../api/quarantine.ts'
-import { Wei } from './long-amount.tsx'
+import { Wei } from '../ui/amount.tsx'
 import { formatInteger } from '../ui/long-amounts.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Instant } from '../ui/instant.tsx'

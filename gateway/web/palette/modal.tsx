@@ -1,4 +1,5 @@
-import { type ReactNode, useLayoutEffect, useRef } from 'react'
+import type { ReactNode } from 'react'
+import { useModal } from '../ui/focus/focus.ts'
 
 interface ModalProps {
   readonly label: string
@@ -12,14 +13,7 @@ interface ModalProps {
  * the focus returns to the element that had it.
  */
 export function Modal({ label, className, children, onClose }: ModalProps): ReactNode {
-  const dialog = useRef<HTMLDialogElement>(null)
-  useLayoutEffect(() => {
-    const earlier = document.activeElement
-    if (dialog.current?.open === false) dialog.current.showModal()
-    return () => {
-      if (earlier instanceof HTMLElement && earlier.isConnected) earlier.focus()
-    }
-  }, [])
+  const dialog = useModal()
   return (
     <dialog
       ref={dialog}

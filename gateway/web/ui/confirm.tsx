@@ -1,5 +1,6 @@
-import { type ReactNode, useEffect, useRef, useState } from 'react'
+import { type ReactNode, useState } from 'react'
 import { Button } from './button.tsx'
+import { useModal } from './focus/focus.ts'
 import { Failure } from './states.tsx'
 
 interface ConfirmProps {
@@ -22,8 +23,7 @@ interface ConfirmProps {
 export function Confirm(props: ConfirmProps): ReactNode {
   const { title, effect, action, typed, isBusy, error, onConfirm, onClose } = props
   const [text, setText] = useState('')
-  const dialog = useRef<HTMLDialogElement>(null)
-  useEffect(() => dialog.current?.showModal(), [])
+  const dialog = useModal()
   return (
     <dialog
       ref={dialog}

@@ -1,4 +1,5 @@
 import { type ReactNode, useEffect } from 'react'
+import { focusTitle } from './focus/focus.ts'
 
 interface PageProps {
   readonly title: string
@@ -8,16 +9,30 @@ interface PageProps {
   readonly children: ReactNode
 }
 
+/** The document itself was read when it loaded, so its first view needs no announcement. */
+let isFirst = true
+
+/**
+ * Moves the focus to the title of a new view, so that screen readers read it and the keyboard begins
+ * there. The focus stays if the view has already taken it.
+ */
+function announce(): void {
+  const content = document.querySelector('main')
+  if (!isFirst && content?.contains(document.activeElement) !== true) focusTitle()
+  isFirst = false
+}
+
 /** A view: its title, which is also the document's, and its content. */
 export function Page({ title, about, actions, children }: PageProps): ReactNode {
   useEffect(() => {
     document.title = `${title} · tollgate`
   }, [title])
+  useEffect(announce, [])
   return (
     <>
       <header className="head">
         <div>
-          <h1>{title}</h1>
+          <h1 tabIndex={-1}>{title}</h1>
           {about && <p>{about}</p>}
         </div>
         {actions}

@@ -1,5 +1,6 @@
 import type { ReactNode } from 'react'
 import { ApiError } from '../api/client.ts'
+import { useSessionState } from '../api/session/state.ts'
 import { Button } from './button.tsx'
 
 /** What a view shows until its data is there. */
@@ -18,7 +19,15 @@ export const Empty = ({ children }: { children: ReactNode }): ReactNode => (
 
 /** A refusal or fault, with what to do about it. */
 export function Failure({ error, retry }: { error: Error; retry?: () => void }): ReactNode {
-  const { status, code, correlationId } = error instanceof ApiError ? error : unexpected
+  const session = useSessionState(error)
+  if (session === 'ended') return <EndedSession />
+  if (session === 'renewed')
+    return (
+      <p className="notice" role="status">
+        You are logged in again. What you typed is still here: submit it once more.
+      </p>
+    )
+  const { code, correlationId } = error instanceof ApiError ? error : unexpected
   return (
     <div className="problem" role="alert">
       <p>{error.message}</p>
@@ -27,17 +36,24 @@ export function Failure({ error, retry }: { error: Error; retry?: () => void }):
           Code <a href={`/errors/${code}`}>{code}</a>, correlation id <code>{correlationId}</code>
         </small>
       )}
-      {status === 401 && (
-        <a
-          className="button"
-          href={`/login?return_to=${encodeURIComponent(location.pathname + location.search)}`}
-        >
-          Log in again
-        </a>
-      )}
-      {retry && status !== 401 && <Button onClick={retry}>Try again</Button>}
+      {retry && <Button onClick={retry}>Try again</Button>}
     </div>
   )
 }
 
-const unexpected = { status: 0, code: 'unknown', correlationId: undefined }
+const unexpected = { code: 'unknown', correlationId: undefined }
+
+/** The login opens in another tab, so that forms of this one keep what was typed. */
+const EndedSession = (): ReactNode => (
+  <div className="problem" role="alert">
+    <p>Your session has ended. Log in again in a new tab: this one keeps what you typed.</p>
+    <a
+      className="button"
+      href={`/login?return_to=${encodeURIComponent('/app/logged-in')}`}
+      target="_blank"
+      rel="noopener"
+    >
+      Log in again (new tab)
+    </a>
+  </div>
+)

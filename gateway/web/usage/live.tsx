@@ -1,8 +1,7 @@
 import { Link } from '@tanstack/react-router'
 import { type ReactNode, useEffect, useState } from 'react'
 import { formatCount } from '../ui/amounts.ts'
-import { attosToMicros, toAttos } from '../ui/attos.ts'
-import { Micros } from '../ui/amount.tsx'
+import { Attos, ExactDollars } from '../ui/amount.tsx'
 import { Button } from '../ui/button.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { Empty } from '../ui/states.tsx'
@@ -77,7 +76,7 @@ function Minute({
     <div className="minute">
       <p>
         <strong>
-          <Micros value={attosToMicros(attos)} />
+          <Attos value={attos.toString()} />
         </strong>{' '}
         <span className="soft">
           billed to end users for {formatCount(tickets)} {tickets === 1 ? 'ticket' : 'tickets'}{' '}
@@ -185,6 +184,6 @@ const Charges = ({ charges, clientId, search }: ChargesProps): ReactNode => (
 /** Exact dollars, which show on hover; null while the service does not know them. */
 const Usd = ({ value }: { value: string | null }): ReactNode => (
   <td className="number">
-    {value === null ? '–' : <Micros value={attosToMicros(toAttos(value))} />}
+    {value === null ? '–' : <ExactDollars value={value} />}
   </td>
 )
