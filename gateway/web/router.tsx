@@ -6,49 +6,16 @@ import {
   lazyRouteComponent,
   type RouterHistory,
 } from '@tanstack/react-router'
-import { Apps } from './apps/apps.tsx'
-import { Audit } from './audit/audit.tsx'
-import { Invoice } from './invoices/invoice.tsx'
-import { Invoices } from './invoices/invoices.tsx'
 import { parseInvoicesSearch } from './invoices/search.ts'
-import { Checks } from './operate/checks.tsx'
-import { Differences } from './operate/differences.tsx'
-import { EveryApp } from './operate/every-app.tsx'
-import { Holds } from './operate/holds.tsx'
-import { Ingest } from './operate/ingest.tsx'
-import { Losses } from './operate/losses.tsx'
-import { Operate } from './operate/operate.tsx'
-import { Quarantine, quarantineStatuses } from './operate/quarantine.tsx'
-import { Quarantined } from './operate/quarantined.tsx'
-import { Quotas } from './operate/quotas.tsx'
-import { Signers } from './operate/signers.tsx'
-import { SigningKeys } from './operate/signing-keys.tsx'
-import { MyApp } from './me/my-app.tsx'
-import { MyApps } from './me/my-apps.tsx'
 import { parseMySearch } from './me/search.ts'
-import { Overview } from './overview/overview.tsx'
-import { Money } from './money/money.tsx'
-import { EditPlan, NewPlan } from './plans/edit-plan.tsx'
-import { Plans } from './plans/plans.tsx'
-import { PlanVersions } from './plans/versions.tsx'
-import { Settings } from './settings/settings.tsx'
-import { NewApp } from './setup/new-app.tsx'
-import { Setup } from './setup/setup.tsx'
 import { Shell } from './shell.tsx'
-import { Team } from './team/team.tsx'
 import { Page } from './ui/page.tsx'
-import { Failure } from './ui/states.tsx'
+import { Failure, Loading } from './ui/states.tsx'
 import { parseUserSearch, parseUsersSearch } from './users/search.ts'
-import { User } from './users/user.tsx'
-import { Users } from './users/users.tsx'
 import type { HoldFilter, LossFilter } from './api/operate.ts'
-import type { QuarantineFilter } from './api/quarantine.ts'
-import type { DeliveryStatus } from './api/webhooks.ts'
-import { deliveryStatuses } from './webhooks/deliveries.tsx'
-import { Webhook } from './webhooks/webhook.tsx'
-import { Webhooks } from './webhooks/webhooks.tsx'
+import { type QuarantineFilter, quarantineStatuses } from './api/quarantine.ts'
+import { type DeliveryStatus, deliveryStatuses } from './api/webhooks.ts'
 import { parseOverviewSearch, parseUsageSearch, toText } from './ui/usage/search.ts'
-import { Usage } from './usage/usage.tsx'
 
 function parseUserChoice(search: Record<string, unknown>): { user?: string } {
   const user = toText(search['user'])
@@ -61,9 +28,22 @@ const parseMoneySearch = (search: Record<string, unknown>): { user?: string; pai
   ...(search['paid'] === true && { paid: true }),
 })
 
+function parseTextSearch(search: Record<string, unknown>): { search?: string } {
+  const text = toText(search['search'])
+  return text === undefined ? {} : { search: text }
+}
+
 const utcDay = /^\d{4}-\d{2}-\d{2}$/
 
-/** Every view of the dashboard has its address here, below /app. */
+/** The UTC days of a range, of which those that are none are left out. */
+function parseDays({ from, to }: Record<string, unknown>): { from?: string; to?: string } {
+  return {
+    ...(typeof from === 'string' && utcDay.test(from) && { from }),
+    ...(typeof to === 'string' && utcDay.test(to) && { to }),
+  }
+}
+
+/** Every view of the dashboard has its address here, below /app. Its script is loaded with it. */
 const root = createRootRoute({
   component: Shell,
   notFoundComponent: () => (
@@ -77,55 +57,70 @@ const root = createRootRoute({
     </Page>
   ),
 })
-const apps = createRoute({ getParentRoute: () => root, path: '/', component: Apps })
-const newApp = createRoute({ getParentRoute: () => root, path: '/new', component: NewApp })
+const apps = createRoute({
+  getParentRoute: () => root,
+  path: '/',
+  component: lazyRouteComponent(() => import('./apps/apps.tsx'), 'Apps'),
+  validateSearch: parseTextSearch,
+})
+const newApp = createRoute({
+  getParentRoute: () => root,
+  path: '/new',
+  component: lazyRouteComponent(() => import('./setup/new-app.tsx'), 'NewApp'),
+})
 const setup = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/setup',
-  component: Setup,
+  component: lazyRouteComponent(() => import('./setup/setup.tsx'), 'Setup'),
   validateSearch: parseUserChoice,
 })
 const overview = createRoute({
   getParentRoute: () => root,
   path: '/$clientId',
-  component: Overview,
+  component: lazyRouteComponent(() => import('./overview/overview.tsx'), 'Overview'),
   validateSearch: parseOverviewSearch,
 })
 const usage = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/usage',
-  component: Usage,
+  component: lazyRouteComponent(() => import('./usage/usage.tsx'), 'Usage'),
   validateSearch: parseUsageSearch,
 })
 const invoicesRoute = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/invoices',
-  component: Invoices,
+  component: lazyRouteComponent(() => import('./invoices/invoices.tsx'), 'Invoices'),
   validateSearch: parseInvoicesSearch,
 })
 const invoice = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/invoices/$invoiceId',
-  component: Invoice,
+  component: lazyRouteComponent(() => import('./invoices/invoice.tsx'), 'Invoice'),
 })
-const team = createRoute({ getParentRoute: () => root, path: '/$clientId/team', component: Team })
+const team = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/team',
+  component: lazyRouteComponent(() => import('./team/team.tsx'), 'Team'),
+})
 const audit = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/audit',
-  component: Audit,
-  validateSearch: ({ action }: Record<string, unknown>): { action?: string } =>
-    typeof action === 'string' && action !== '' ? { action } : {},
+  component: lazyRouteComponent(() => import('./audit/audit.tsx'), 'Audit'),
+  validateSearch: (search: Record<string, unknown>): { action?: string } => {
+    const action = toText(search['action'])
+    return action === undefined ? {} : { action }
+  },
 })
 
 const webhooks = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/webhooks',
-  component: Webhooks,
+  component: lazyRouteComponent(() => import('./webhooks/webhooks.tsx'), 'Webhooks'),
 })
 const webhook = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/webhooks/$endpointId',
-  component: Webhook,
+  component: lazyRouteComponent(() => import('./webhooks/webhook.tsx'), 'Webhook'),
   validateSearch: ({ status }: Record<string, unknown>): { status?: DeliveryStatus } => {
     const known = deliveryStatuses.find((one) => one === status)
     return known === undefined ? {} : { status: known }
@@ -134,22 +129,24 @@ const webhook = createRoute({
 const settings = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/settings',
-  component: Settings,
+  component: lazyRouteComponent(() => import('./settings/settings.tsx'), 'Settings'),
 })
 const plans = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/plans',
-  component: Plans,
+  component: lazyRouteComponent(() => import('./plans/plans.tsx'), 'Plans'),
 })
 const newPlan = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/plans/new',
-  component: NewPlan,
+  component: lazyRouteComponent(() => import('./plans/edit-plan.tsx'), 'NewPlan'),
+  validateSearch: parseDays,
 })
 const editPlan = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/plans/$planId',
-  component: EditPlan,
+  component: lazyRouteComponent(() => import('./plans/edit-plan.tsx'), 'EditPlan'),
+  validateSearch: parseDays,
 })
 const version = (value: unknown): number | undefined => {
   const number = Number(value)
@@ -158,7 +155,7 @@ const version = (value: unknown): number | undefined => {
 const planVersions = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/plans/$planId/versions',
-  component: PlanVersions,
+  component: lazyRouteComponent(() => import('./plans/versions.tsx'), 'PlanVersions'),
   validateSearch: (search: Record<string, unknown>): { left?: number; right?: number } => {
     const [left, right] = [version(search['left']), version(search['right'])]
     return { ...(left !== undefined && { left }), ...(right !== undefined && { right }) }
@@ -167,10 +164,9 @@ const planVersions = createRoute({
 const money = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/money',
-  component: Money,
+  component: lazyRouteComponent(() => import('./money/money.tsx'), 'Money'),
   validateSearch: parseMoneySearch,
 })
-/** Loads the library of signatures only when it is opened. */
 const receipts = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/receipts',
@@ -183,13 +179,13 @@ const receipts = createRoute({
 const users = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/users',
-  component: Users,
+  component: lazyRouteComponent(() => import('./users/users.tsx'), 'Users'),
   validateSearch: parseUsersSearch,
 })
 const user = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/users/$externalUserId',
-  component: User,
+  component: lazyRouteComponent(() => import('./users/user.tsx'), 'User'),
   validateSearch: parseUserSearch,
 })
 
@@ -209,15 +205,23 @@ const design = createRoute({
   component: lazyRouteComponent(() => import('./design/design.tsx'), 'Design'),
 })
 
-const myApps = createRoute({ getParentRoute: () => root, path: '/me', component: MyApps })
+const myApps = createRoute({
+  getParentRoute: () => root,
+  path: '/me',
+  component: lazyRouteComponent(() => import('./me/my-apps.tsx'), 'MyApps'),
+})
 const myApp = createRoute({
   getParentRoute: () => root,
   path: '/me/$ownAppId',
-  component: MyApp,
+  component: lazyRouteComponent(() => import('./me/my-app.tsx'), 'MyApp'),
   validateSearch: parseMySearch,
 })
 
-const operate = createRoute({ getParentRoute: () => root, path: '/operate', component: Operate })
+const operate = createRoute({
+  getParentRoute: () => root,
+  path: '/operate',
+  component: lazyRouteComponent(() => import('./operate/operate.tsx'), 'Operate'),
+})
 const operateIndex = createRoute({
   getParentRoute: () => operate,
   path: '/',
@@ -226,7 +230,7 @@ const operateIndex = createRoute({
 const quarantine = createRoute({
   getParentRoute: () => operate,
   path: '/quarantine',
-  component: Quarantine,
+  component: lazyRouteComponent(() => import('./operate/quarantine.tsx'), 'Quarantine'),
   validateSearch: ({ status, reason }: Record<string, unknown>): QuarantineFilter => {
     const known = quarantineStatuses.find((one) => one === status)
     return {
@@ -238,34 +242,34 @@ const quarantine = createRoute({
 const quarantined = createRoute({
   getParentRoute: () => operate,
   path: '/quarantine/$quarantineId',
-  component: Quarantined,
+  component: lazyRouteComponent(() => import('./operate/quarantined.tsx'), 'Quarantined'),
 })
 
 const everyApp = createRoute({
   getParentRoute: () => operate,
   path: '/apps',
-  component: EveryApp,
-  validateSearch: ({ search }: Record<string, unknown>): { search?: string } => {
-    // A name that looks like a number is read as one.
-    const text = typeof search === 'number' ? String(search) : search
-    return typeof text === 'string' && text !== '' ? { search: text } : {}
-  },
+  component: lazyRouteComponent(() => import('./operate/every-app.tsx'), 'EveryApp'),
+  validateSearch: parseTextSearch,
 })
 const quotas = createRoute({
   getParentRoute: () => operate,
   path: '/apps/$clientId',
-  component: Quotas,
+  component: lazyRouteComponent(() => import('./operate/quotas.tsx'), 'Quotas'),
 })
 const signers = createRoute({
   getParentRoute: () => operate,
   path: '/signers',
-  component: Signers,
+  component: lazyRouteComponent(() => import('./operate/signers.tsx'), 'Signers'),
 })
-const ingest = createRoute({ getParentRoute: () => operate, path: '/ingest', component: Ingest })
+const ingest = createRoute({
+  getParentRoute: () => operate,
+  path: '/ingest',
+  component: lazyRouteComponent(() => import('./operate/ingest.tsx'), 'Ingest'),
+})
 const holds = createRoute({
   getParentRoute: () => operate,
   path: '/holds',
-  component: Holds,
+  component: lazyRouteComponent(() => import('./operate/holds.tsx'), 'Holds'),
   validateSearch: ({ clientId, externalUserId }: Record<string, unknown>): HoldFilter => {
     // A user's id that looks like a number is read as one.
     const user = typeof externalUserId === 'number' ? String(externalUserId) : externalUserId
@@ -279,22 +283,23 @@ const holds = createRoute({
 const signingKeys = createRoute({
   getParentRoute: () => operate,
   path: '/signing-keys',
-  component: SigningKeys,
+  component: lazyRouteComponent(() => import('./operate/signing-keys.tsx'), 'SigningKeys'),
 })
-const checks = createRoute({ getParentRoute: () => operate, path: '/checks', component: Checks })
+const checks = createRoute({
+  getParentRoute: () => operate,
+  path: '/checks',
+  component: lazyRouteComponent(() => import('./operate/checks.tsx'), 'Checks'),
+})
 const losses = createRoute({
   getParentRoute: () => operate,
   path: '/losses',
-  component: Losses,
-  validateSearch: ({ from, to }: Record<string, unknown>): LossFilter => ({
-    ...(typeof from === 'string' && utcDay.test(from) && { from }),
-    ...(typeof to === 'string' && utcDay.test(to) && { to }),
-  }),
+  component: lazyRouteComponent(() => import('./operate/losses.tsx'), 'Losses'),
+  validateSearch: (search: Record<string, unknown>): LossFilter => parseDays(search),
 })
 const differences = createRoute({
   getParentRoute: () => operate,
   path: '/differences',
-  component: Differences,
+  component: lazyRouteComponent(() => import('./operate/differences.tsx'), 'Differences'),
   validateSearch: ({ all }: Record<string, unknown>): { all?: true } =>
     all === true ? { all } : {},
 })
@@ -345,6 +350,10 @@ export const createAppRouter = (history?: RouterHistory) =>
     routeTree,
     basepath: '/app',
     scrollRestoration: true,
+    // A view's script is loaded when a link to it is about to be followed.
+    defaultPreload: 'intent',
+    defaultPendingComponent: Loading,
+    defaultPendingMs: 300,
     // Another app or user begins with empty forms.
     defaultRemountDeps: ({ params }) => params,
     ...(history && { history }),

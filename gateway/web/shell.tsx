@@ -1,10 +1,11 @@
 import { useQuery } from '@tanstack/react-query'
-import { Link, Outlet, useParams } from '@tanstack/react-router'
-import { type ReactNode, useState } from 'react'
+import { Link, Outlet, useLocation, useParams } from '@tanstack/react-router'
+import { type ReactNode, useState, useSyncExternalStore } from 'react'
 import { appQuery, sessionQuery } from './api/queries.ts'
 import { Launcher } from './palette/launcher.tsx'
 import { Answer } from './ui/answer.tsx'
 import { Button } from './ui/button.tsx'
+import { toggleExact, useExact } from './ui/exact/exact.ts'
 import { applyTheme, nextTheme, readTheme } from './ui/theme.ts'
 
 /** The frame of every view: navigation at the side, the view, and who is logged in. */
@@ -21,22 +22,25 @@ export function Shell(): ReactNode {
           tollgate
         </Link>
         {session.data && <Launcher />}
-        <nav aria-label="Views">
-          <ul>
-            <li>
-              <Link to="/" activeOptions={{ exact: true }}>
-                Apps
-              </Link>
-            </li>
-          </ul>
-          {clientId !== undefined && <AppLinks clientId={clientId} />}
-          {session.data?.isPlatformAdmin && <OperateLinks />}
-        </nav>
+        <Folded>
+          <nav aria-label="Views">
+            <ul>
+              <li>
+                <Link to="/" activeOptions={{ exact: true }}>
+                  Apps
+                </Link>
+              </li>
+            </ul>
+            {clientId !== undefined && <AppLinks clientId={clientId} />}
+            {session.data?.isPlatformAdmin && <OperateLinks />}
+          </nav>
+        </Folded>
         <div className="foot">
           {session.data && <span>{session.data.email}</span>}
           <Link to="/me">My use</Link>
           <a href="/login">Account</a>
           <a href="/api/v1/internal/docs/">API documents</a>
+          <ExactSwitch />
           <ThemeSwitch />
         </div>
       </header>
@@ -47,6 +51,27 @@ export function Shell(): ReactNode {
         </Answer>
       </main>
     </div>
+  )
+}
+
+const narrow = window.matchMedia('(max-width: 760px)')
+
+function watchWidth(onChange: () => void): () => void {
+  narrow.addEventListener('change', onChange)
+  return () => narrow.removeEventListener('change', onChange)
+}
+
+/** Folds the navigation on a narrow screen, so that the view begins at the top. */
+function Folded({ children }: { children: ReactNode }): ReactNode {
+  const isNarrow = useSyncExternalStore(watchWidth, () => narrow.matches)
+  const path = useLocation({ select: ({ pathname }) => pathname })
+  if (!isNarrow) return children
+  return (
+    // Another view folds it again.
+    <details key={path} className="menu">
+      <summary>Views</summary>
+      {children}
+    </details>
   )
 }
 
@@ -148,6 +173,16 @@ const OperateLinks = (): ReactNode => (
     </ul>
   </>
 )
+
+/** Shows what hovering over amounts and instants shows, without a pointer. */
+function ExactSwitch(): ReactNode {
+  const isExact = useExact()
+  return (
+    <Button isSmall aria-pressed={isExact} onClick={toggleExact}>
+      Exact values
+    </Button>
+  )
+}
 
 const themeNames = { system: 'System', light: 'Light', dark: 'Dark' }
 

@@ -65,6 +65,8 @@ export default defineConfig({
     emptyOutDir: true,
     // The policy of the page allows no data: addresses.
     assetsInlineLimit: 0,
+    // Scripts are loaded view by view; the style is one small file.
+    cssCodeSplit: false,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
   },

@@ -7,6 +7,7 @@ const queryKey = ['operate', 'quarantine'] as const
 
 export type QuarantinedEvent = Schemas['QuarantinedEvent']
 export type QuarantineStatus = QuarantinedEvent['status']
+export const quarantineStatuses: readonly QuarantineStatus[] = ['open', 'redriven', 'discarded']
 export type Waiting = Schemas['QuarantineList']['waiting'][number]
 export type RedriveProgress = Schemas['QuarantineProgress']
 

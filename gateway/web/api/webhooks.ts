@@ -10,6 +10,7 @@ const soonMs = 60_000
 export type Endpoint = Schemas['WebhookEndpoint']
 export type Delivery = Schemas['WebhookDelivery']
 export type DeliveryStatus = Delivery['status']
+export const deliveryStatuses: readonly DeliveryStatus[] = ['pending', 'delivered', 'failed']
 
 export const endpointsQuery = (clientId: string) =>
   queryOptions({

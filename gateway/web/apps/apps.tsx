@@ -1,13 +1,15 @@
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
-import { Link } from '@tanstack/react-router'
-import { type ReactNode, useState } from 'react'
+import { Link, useNavigate, useSearch } from '@tanstack/react-router'
+import type { ReactNode } from 'react'
 import type { Schemas } from '../api/client.ts'
 import { appsQuery, sessionQuery } from '../api/queries.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { More } from '../ui/more.tsx'
+import { Name } from '../ui/name.tsx'
 import { Page } from '../ui/page.tsx'
 import { Empty } from '../ui/states.tsx'
+import { useSearchText } from '../ui/search/search-text.ts'
 import { TableBox } from '../ui/table-box.tsx'
 import { Invitations } from './invitations.tsx'
 
@@ -57,8 +59,16 @@ const NoApps = (): ReactNode => (
 const searchFrom = 6
 
 function AppList({ apps }: { apps: readonly OwnApp[] }): ReactNode {
-  const [search, setSearch] = useState('')
-  const wanted = search.trim().toLowerCase()
+  const { search = '' } = useSearch({ from: '/' })
+  const navigate = useNavigate({ from: '/' })
+  const [text, setText] = useSearchText(search, (sought) => {
+    void navigate({
+      replace: search !== '',
+      resetScroll: false,
+      search: sought === '' ? {} : { search: sought },
+    })
+  })
+  const wanted = text.trim().toLowerCase()
   const found = apps.filter(
     ({ name, clientId }) => name.toLowerCase().includes(wanted) || clientId.includes(wanted),
   )
@@ -69,8 +79,8 @@ function AppList({ apps }: { apps: readonly OwnApp[] }): ReactNode {
           Search
           <input
             type="search"
-            value={search}
-            onChange={(event) => setSearch(event.target.value)}
+            value={text}
+            onChange={(event) => setText(event.target.value)}
             placeholder="Name or client id"
           />
         </label>
@@ -78,7 +88,9 @@ function AppList({ apps }: { apps: readonly OwnApp[] }): ReactNode {
       {found.length > 0 ? (
         <AppTable apps={found} />
       ) : (
-        <Empty>No app has “{search}” in its name or client id.</Empty>
+        <Empty>
+          No app has “<Name>{text}</Name>” in its name or client id.
+        </Empty>
       )}
     </>
   )

@@ -1,10 +1,12 @@
 import { type ReactNode, useState } from 'react'
 import { Dollars, ExactDollars, Micros } from '../ui/amount.tsx'
+import { Button } from '../ui/button.tsx'
 import { Instant, Period } from '../ui/instant.tsx'
 import { More } from '../ui/more.tsx'
 import { Name } from '../ui/name.tsx'
 import { Copyable, ShownOnce } from '../ui/shown-once.tsx'
 import { TableBox } from '../ui/table-box.tsx'
+import { LongTable } from '../ui/table/long-table.tsx'
 
 const signedAt = '2026-03-29T00:59:59.123Z'
 
@@ -12,6 +14,7 @@ export const Values = (): ReactNode => (
   <>
     <Amounts />
     <Table />
+    <Long />
     <Secrets />
   </>
 )
@@ -109,14 +112,45 @@ function Table(): ReactNode {
   )
 }
 
+const rows = Array.from({ length: 1_000 }, (_, index) => `user-${index + 1}`)
+
+const Long = (): ReactNode => (
+  <section className="card" aria-labelledby="long">
+    <h2 id="long">Long table</h2>
+    <LongTable
+      label="Long table of samples"
+      caption="The document has only the rows near the window."
+      columns={[{ name: 'User' }, { name: 'Balance', isNumber: true }]}
+      pages={[rows]}
+      hasMore={false}
+      keyOf={(row) => row}
+    >
+      {(row) => (
+        <>
+          <th scope="row">
+            <Name>{row}</Name>
+          </th>
+          <td className="number">
+            <Micros value="5000000" />
+          </td>
+        </>
+      )}
+    </LongTable>
+  </section>
+)
+
 function Secrets(): ReactNode {
-  const [isShown, setIsShown] = useState(true)
+  const [isShown, setIsShown] = useState(false)
   return (
     <section className="card" aria-labelledby="secrets">
       <h2 id="secrets">Texts to copy, secrets</h2>
       <Copyable text="https://example.com/callback" />
-      {isShown && (
+      {isShown ? (
         <ShownOnce label="A secret" text="sample-of-a-secret" onClose={() => setIsShown(false)} />
+      ) : (
+        <div>
+          <Button onClick={() => setIsShown(true)}>Show a secret</Button>
+        </div>
       )}
       <pre className="program" tabIndex={0} role="region" aria-label="A program">
         {'curl https://example.com/api/v1/usage \\\n  -H "…"'}

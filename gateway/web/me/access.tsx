@@ -164,6 +164,7 @@ function Keys({ clientId }: { clientId: string }): ReactNode {
             </>
           }
           action="Revoke"
+          typed={revoked.prefix}
           isBusy={revoke.isPending}
           error={revoke.error}
           onConfirm={() => revoke.mutate(revoked.keyId, { onSuccess: close })}

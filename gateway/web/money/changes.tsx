@@ -26,6 +26,7 @@ export function Changes({ payer, wallet }: ChangesProps): ReactNode {
           title="Collect what is owed now?"
           effect="An invoice is issued for what is on none yet, and the card on file is charged, also for invoices that are unpaid."
           action="Collect"
+          typed="collect"
           isBusy={collect.isPending}
           error={collect.error}
           onConfirm={() => collect.mutate(undefined, { onSuccess: close })}

@@ -31,7 +31,7 @@ export function Transactions({ payer, since }: TransactionsProps): ReactNode {
           )
         }
       </Answer>
-      <More query={transactions} label="Show older" />
+      <More query={transactions} label="Show older" isManual />
     </section>
   )
 }

@@ -153,6 +153,7 @@ function Discard({ discard }: Pick<Decided, 'discard'>): ReactNode {
           title="Discard this event?"
           effect="It never becomes a ticket, and nobody pays for it. Its bytes, the reason and your name are kept. This cannot be undone."
           action="Discard"
+          typed="discard"
           isBusy={discard.isPending}
           error={discard.error}
           onConfirm={() => discard.mutate(reason.trim(), { onSuccess: () => setIsAsked(false) })}

@@ -9,7 +9,7 @@ import { More } from '../ui/more.tsx'
 import { Name } from '../ui/name.tsx'
 import { Page } from '../ui/page.tsx'
 import { Empty } from '../ui/states.tsx'
-import { TableBox } from '../ui/table-box.tsx'
+import { LongTable } from '../ui/table/long-table.tsx'
 
 /** All apps of the deployment, with their owners. */
 export function EveryApp(): ReactNode {
@@ -23,7 +23,7 @@ export function EveryApp(): ReactNode {
           {({ pages }) => {
             const found = pages.flatMap((page) => page.apps)
             return found.length > 0 ? (
-              <AppTable apps={found} />
+              <AppTable apps={found} hasMore={apps.hasNextPage} />
             ) : (
               <Empty>
                 {search === ''
@@ -68,56 +68,64 @@ function Search({ search }: { search: string }): ReactNode {
   )
 }
 
-const AppTable = ({ apps }: { apps: readonly App[] }): ReactNode => (
-  <TableBox label="Table of all apps">
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Name</th>
-          <th scope="col">Client id</th>
-          <th scope="col">Owners</th>
-          <th scope="col">Created</th>
-          <th scope="col">Quotas</th>
-        </tr>
-      </thead>
-      <tbody>
-        {apps.map((app) => (
-          <tr key={app.clientId}>
-            <th scope="row">
-              <Link to="/$clientId" params={{ clientId: app.clientId }}>
-                <Name>{app.name}</Name>
-              </Link>{' '}
-              <Kinds app={app} />
-            </th>
-            <td>
-              <code>{app.clientId}</code>
-            </td>
-            <td>
-              {app.ownerEmails.length === 0 && <span className="soft">none</span>}
-              {app.ownerEmails.map((email) => (
-                <div key={email}>
-                  <Name>{email}</Name>
-                </div>
-              ))}
-            </td>
-            <td>
-              <Instant at={app.createdAt} />
-            </td>
-            <td>
-              <Link
-                to="/operate/apps/$clientId"
-                params={{ clientId: app.clientId }}
-                aria-label={`Quotas of ${app.name}`}
-              >
-                Quotas
-              </Link>
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  </TableBox>
+const columns = [
+  { name: 'Name' },
+  { name: 'Client id' },
+  { name: 'Owners' },
+  { name: 'Created' },
+  { name: 'Quotas' },
+]
+
+interface AppTableProps {
+  readonly apps: readonly App[]
+  readonly hasMore: boolean
+}
+
+const AppTable = ({ apps, hasMore }: AppTableProps): ReactNode => (
+  <LongTable
+    label="Table of all apps"
+    columns={columns}
+    pages={[apps]}
+    hasMore={hasMore}
+    keyOf={clientIdOf}
+  >
+    {(app) => (
+      <>
+        <th scope="row">
+          <Link to="/$clientId" params={{ clientId: app.clientId }}>
+            <Name>{app.name}</Name>
+          </Link>{' '}
+          <Kinds app={app} />
+        </th>
+        <td>
+          <code>{app.clientId}</code>
+        </td>
+        <td>
+          {app.ownerEmails.length === 0 && <span className="soft">none</span>}
+          {app.ownerEmails.map((email) => (
+            <div key={email}>
+              <Name>{email}</Name>
+            </div>
+          ))}
+        </td>
+        <td>
+          <Instant at={app.createdAt} />
+        </td>
+        <td>
+          <Link
+            to="/operate/apps/$clientId"
+            params={{ clientId: app.clientId }}
+            aria-label={`Quotas of ${app.name}`}
+          >
+            Quotas
+          </Link>
+        </td>
+      </>
+    )}
+  </LongTable>
 )
+
+const clientIdOf = ({ clientId }: App): string => clientId
 
 const Kinds = ({ app: { status, isTest, isPlatformApp } }: { app: App }): ReactNode => (
   <>

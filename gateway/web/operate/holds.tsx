@@ -8,9 +8,10 @@ import { Answer } from '../ui/answer.tsx'
 import { Button } from '../ui/button.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { More } from '../ui/more.tsx'
+import { Name } from '../ui/name.tsx'
 import { Page } from '../ui/page.tsx'
 import { Empty } from '../ui/states.tsx'
-import { TableBox } from '../ui/table-box.tsx'
+import { LongTable } from '../ui/table/long-table.tsx'
 
 /** Users' money that sidecars may spend, or that waits for tickets. */
 export function Holds(): ReactNode {
@@ -23,7 +24,11 @@ export function Holds(): ReactNode {
         <Answer query={holds}>
           {({ pages }) => {
             const users = pages.flatMap((page) => page.users)
-            return users.length > 0 ? <HoldTable users={users} /> : <Empty>Nothing is held.</Empty>
+            return users.length > 0 ? (
+              <HoldTable users={users} hasMore={holds.hasNextPage} />
+            ) : (
+              <Empty>Nothing is held.</Empty>
+            )
           }}
         </Answer>
         <More query={holds} label="Show more users" />
@@ -76,56 +81,56 @@ function Filter({ filter }: { filter: HoldFilter }): ReactNode {
   )
 }
 
-const HoldTable = ({ users }: { users: readonly UserHolds[] }): ReactNode => (
-  <TableBox label="Table of holds">
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">User</th>
-          <th scope="col" className="number">
-            Balance
-          </th>
-          <th scope="col" className="number">
-            Lent
-          </th>
-          <th scope="col" className="number">
-            Pending
-          </th>
-          <th scope="col" className="number">
-            Calls
-          </th>
-          <th scope="col">Leases</th>
-        </tr>
-      </thead>
-      <tbody>
-        {users.map((user) => (
-          <tr key={`${user.clientId} ${user.externalUserId}`}>
-            <th scope="row">
-              {user.externalUserId}
-              <small className="soft">{user.clientId}</small>
-            </th>
-            <td className="number">
-              <Attos value={user.balanceUsdAttos} />
-            </td>
-            <td className="number">
-              <Attos value={user.lentUsdAttos} />
-            </td>
-            <td className="number">
-              <Attos value={user.pendingUsdAttos} />
-            </td>
-            <td className="number">{formatInteger(user.pendingCount)}</td>
-            <td>
-              {user.leases.map((lease) => (
-                <div key={lease.id}>
-                  <Attos value={lease.usedUsdAttos} /> of <Attos value={lease.amountUsdAttos} /> at{' '}
-                  {lease.sidecarId}, until <Instant at={lease.endsAt} />
-                  {lease.recalled && <span className="badge warn">recalled</span>}
-                </div>
-              ))}
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  </TableBox>
+const columns = [
+  { name: 'User' },
+  { name: 'Balance', isNumber: true },
+  { name: 'Lent', isNumber: true },
+  { name: 'Pending', isNumber: true },
+  { name: 'Calls', isNumber: true },
+  { name: 'Leases' },
+]
+
+interface HoldTableProps {
+  readonly users: readonly UserHolds[]
+  readonly hasMore: boolean
+}
+
+const HoldTable = ({ users, hasMore }: HoldTableProps): ReactNode => (
+  <LongTable
+    label="Table of holds"
+    columns={columns}
+    pages={[users]}
+    hasMore={hasMore}
+    keyOf={userOf}
+  >
+    {(user) => (
+      <>
+        <th scope="row">
+          <Name>{user.externalUserId}</Name>
+          <small className="soft">{user.clientId}</small>
+        </th>
+        <td className="number">
+          <Attos value={user.balanceUsdAttos} />
+        </td>
+        <td className="number">
+          <Attos value={user.lentUsdAttos} />
+        </td>
+        <td className="number">
+          <Attos value={user.pendingUsdAttos} />
+        </td>
+        <td className="number">{formatInteger(user.pendingCount)}</td>
+        <td>
+          {user.leases.map((lease) => (
+            <div key={lease.id}>
+              <Attos value={lease.usedUsdAttos} /> of <Attos value={lease.amountUsdAttos} /> at{' '}
+              {lease.sidecarId}, until <Instant at={lease.endsAt} />
+              {lease.recalled && <span className="badge warn">recalled</span>}
+            </div>
+          ))}
+        </td>
+      </>
+    )}
+  </LongTable>
 )
+
+const userOf = ({ clientId, externalUserId }: UserHolds): string => `${clientId} ${externalUserId}`

@@ -7,6 +7,7 @@ import {
   type QuarantineStatus,
   type Waiting,
   quarantineQuery,
+  quarantineStatuses,
 } from '../api/quarantine.ts'
 import { Wei } from '../ui/amount.tsx'
 import { formatInteger } from '../ui/long-amounts.ts'
@@ -16,11 +17,10 @@ import { More } from '../ui/more.tsx'
 import { Page } from '../ui/page.tsx'
 import { Empty } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
+import { LongTable } from '../ui/table/long-table.tsx'
 import { meaningOf } from './reasons.ts'
 import { type BulkRedrive, useBulkRedrive } from './bulk-redrive.ts'
 import { BulkReport, RedriveAll } from './redrive-all.tsx'
-
-export const quarantineStatuses = ['open', 'redriven', 'discarded'] as const
 
 /** Events that could not become tickets, and the money that waits in them. */
 export function Quarantine(): ReactNode {
@@ -43,7 +43,11 @@ export function Quarantine(): ReactNode {
               <section className="card" aria-labelledby="events">
                 <h2 id="events">Events</h2>
                 <Filter filter={filter} waiting={waiting} />
-                <Events events={pages.flatMap((page) => page.events)} filter={filter} />
+                <Events
+                  events={pages.flatMap((page) => page.events)}
+                  hasMore={events.hasNextPage}
+                  filter={filter}
+                />
                 <More query={events} label="Show newer" />
               </section>
             </>
@@ -166,10 +170,11 @@ function Filter({ filter, waiting }: FilterProps): ReactNode {
 
 interface EventsProps {
   readonly events: readonly QuarantinedEvent[]
+  readonly hasMore: boolean
   readonly filter: QuarantineFilter
 }
 
-function Events({ events, filter: { status = 'open', reason } }: EventsProps): ReactNode {
+function Events({ events, hasMore, filter: { status = 'open', reason } }: EventsProps): ReactNode {
   if (events.length === 0)
     return (
       <Empty>
@@ -181,31 +186,29 @@ function Events({ events, filter: { status = 'open', reason } }: EventsProps): R
       </Empty>
     )
   return (
-    <TableBox label="Table of events">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Event</th>
-            <th scope="col">Arrived</th>
-            <th scope="col">Names the user</th>
-            <th scope="col" className="number">
-              Money
-            </th>
-            {status !== 'open' && <th scope="col">Decided</th>}
-          </tr>
-        </thead>
-        <tbody>
-          {events.map((event) => (
-            <EventRow key={event.id} event={event} />
-          ))}
-        </tbody>
-      </table>
-    </TableBox>
+    <LongTable
+      label="Table of events"
+      columns={status === 'open' ? columns : [...columns, { name: 'Decided' }]}
+      pages={[events]}
+      hasMore={hasMore}
+      keyOf={idOf}
+    >
+      {(event) => <EventCells event={event} />}
+    </LongTable>
   )
 }
 
-const EventRow = ({ event }: { event: QuarantinedEvent }): ReactNode => (
-  <tr>
+const columns = [
+  { name: 'Event' },
+  { name: 'Arrived' },
+  { name: 'Names the user' },
+  { name: 'Money', isNumber: true },
+]
+
+const idOf = ({ id }: QuarantinedEvent): string => id
+
+const EventCells = ({ event }: { event: QuarantinedEvent }): ReactNode => (
+  <>
     <th scope="row">
       <Link to="/operate/quarantine/$quarantineId" params={{ quarantineId: event.id }}>
         {event.eventId ?? event.id}
@@ -234,5 +237,5 @@ const EventRow = ({ event }: { event: QuarantinedEvent }): ReactNode => (
         </small>
       </td>
     )}
-  </tr>
+  </>
 )

@@ -13,11 +13,10 @@ export function Launcher(): ReactNode {
   useEffect(() => setOpened(null), [address])
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent): void => {
-      const wanted = readShortcut(event)
-      if (wanted === null) return
+      if (!isPaletteKey(event)) return
       event.preventDefault()
       // A dialog that asks something comes first.
-      setOpened((earlier) => (isDialogOpen() ? earlier : wanted))
+      setOpened((earlier) => (isDialogOpen() ? earlier : 'palette'))
     }
     document.addEventListener('keydown', onKeyDown)
     return () => document.removeEventListener('keydown', onKeyDown)
@@ -43,13 +42,5 @@ export function Launcher(): ReactNode {
 
 const isDialogOpen = (): boolean => document.querySelector('dialog[open]') !== null
 
-function readShortcut(event: KeyboardEvent): Opened {
-  const { key, ctrlKey, metaKey, altKey, shiftKey } = event
-  if (key.toLowerCase() === 'k' && (ctrlKey || metaKey) && !altKey && !shiftKey) return 'palette'
-  if (key === '?' && !ctrlKey && !metaKey && !isTyping(event.target)) return 'shortcuts'
-  return null
-}
-
-const isTyping = (target: EventTarget | null): boolean =>
-  target instanceof HTMLElement &&
-  (target.isContentEditable || ['INPUT', 'TEXTAREA', 'SELECT'].includes(target.tagName))
+const isPaletteKey = ({ key, ctrlKey, metaKey, altKey, shiftKey }: KeyboardEvent): boolean =>
+  key.toLowerCase() === 'k' && (ctrlKey || metaKey) && !altKey && !shiftKey

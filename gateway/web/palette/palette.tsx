@@ -23,7 +23,14 @@ export function Palette({ onClose, onShortcuts }: PaletteProps): ReactNode {
   const { commands, isBusy } = useCommands(text.trim(), onShortcuts)
   return (
     <Modal label="Command palette" className="palette" onClose={onClose}>
-      <Search commands={commands} text={text} isBusy={isBusy} onText={setText} onDone={onClose} />
+      <Search
+        commands={commands}
+        text={text}
+        isBusy={isBusy}
+        // A single character is a shortcut only here: speech input may type it anywhere.
+        onText={(typed) => (typed === '?' ? onShortcuts() : setText(typed))}
+        onDone={onClose}
+      />
     </Modal>
   )
 }

@@ -4,7 +4,7 @@ import { Modal } from './modal.tsx'
 
 const shortcuts: readonly (readonly [keys: readonly string[], effect: string])[] = [
   [['Ctrl K', '⌘ K'], 'Open the command palette'],
-  [['?'], 'Show these shortcuts'],
+  [['?'], 'Show these shortcuts, in the empty palette'],
   [['↑', '↓', 'Page ↑', 'Page ↓'], 'Move in the palette'],
   [['Enter'], 'Run the chosen command'],
   [['Esc'], 'Close the palette or a dialog'],

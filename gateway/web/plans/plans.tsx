@@ -137,6 +137,7 @@ function PlanTable({ clientId, plans, canEdit }: PlanTableProps): ReactNode {
           title={`Delete the plan ${deleted.name}?`}
           effect="Nobody can choose it any more. Users on it keep it until their running period ends."
           action="Delete"
+          typed={deleted.name}
           isBusy={remove.isPending}
           error={remove.error}
           onConfirm={() => remove.mutate(deleted.id, { onSuccess: close })}

@@ -34,7 +34,10 @@ export function Starter({
             required
             maxLength={20}
             value={text}
-            onChange={(event) => setText(event.target.value)}
+            onChange={(event) => {
+              setText(event.target.value)
+              if (update.isSuccess) update.reset()
+            }}
           />
         </label>
         <Button type="submit" disabled={update.isPending || micros === null}>

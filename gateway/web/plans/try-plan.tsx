@@ -1,28 +1,35 @@
+import { useNavigate, useSearch } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
 import { type PlanTerms, type WhatIf, useWhatIf } from '../api/plans.ts'
 import { ExactDollars } from '../ui/amount.tsx'
 import { formatCount } from '../ui/amounts.ts'
 import { Button } from '../ui/button.tsx'
 import { Instant } from '../ui/instant.tsx'
-import { Failure } from '../ui/states.tsx'
+import { Failure, Loading } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
+import { useAppNow } from '../ui/usage/now.ts'
 import { dayOf } from '../ui/usage/range.ts'
 import { TrialChart } from './trial-chart.tsx'
 
 const dayMs = 86_400_000
 
-/** Replays the tickets of a range as if every user had the draft. Nothing is changed. */
-export function TryPlan({
-  clientId,
-  terms,
-}: {
-  clientId: string
+interface TryPlanProps {
+  readonly clientId: string
   /** Undefined while the form holds no valid plan. */
-  terms: PlanTerms | undefined
-}): ReactNode {
-  const [now] = useState(() => Date.now())
-  const [from, setFrom] = useState(dayOf(now - 30 * dayMs))
-  const [to, setTo] = useState(dayOf(now + dayMs))
+  readonly terms: PlanTerms | undefined
+}
+
+/** Replays the tickets of a range as if every user had the draft. Nothing is changed. */
+export function TryPlan({ clientId, terms }: TryPlanProps): ReactNode {
+  const now = useAppNow(clientId)
+  return now === undefined ? <Loading /> : <Trial clientId={clientId} terms={terms} now={now} />
+}
+
+function Trial({ clientId, terms, now }: TryPlanProps & { readonly now: number }): ReactNode {
+  const search = useSearch({ strict: false })
+  const navigate = useNavigate()
+  const [from, setFrom] = useState(search.from ?? dayOf(now - 30 * dayMs))
+  const [to, setTo] = useState(search.to ?? dayOf(now + dayMs))
   const trial = useWhatIf(clientId)
   const isOlder = JSON.stringify(trial.variables?.plan) !== JSON.stringify(terms)
   return (
@@ -32,7 +39,10 @@ export function TryPlan({
         className="row"
         onSubmit={(event) => {
           event.preventDefault()
-          if (terms) trial.mutate({ from, to, plan: terms })
+          if (!terms) return
+          // The address has the range that was tried, so that a reload keeps it.
+          void navigate({ to: '.', replace: true, resetScroll: false, search: { from, to } })
+          trial.mutate({ from, to, plan: terms })
         }}
       >
         <label>

@@ -62,6 +62,7 @@ export function Credentials({
           title={asked === 'beside' ? 'Make a new client secret?' : 'Replace the client secret?'}
           effect={effects[asked]}
           action={asked === 'beside' ? 'Make a secret' : 'Replace'}
+          {...(asked === 'instead' && { typed: 'replace' })}
           isBusy={rotate.isPending}
           error={rotate.error}
           onConfirm={() => rotate.mutate({ revokeOld: asked === 'instead' }, { onSuccess: close })}

@@ -4,12 +4,23 @@ import { useUpdateApp } from '../api/settings.ts'
 import { Button } from '../ui/button.tsx'
 import { Failure } from '../ui/states.tsx'
 
+/** The fields that a person has changed. Only they are sent, so that another member's changes stay. */
+interface Typed {
+  readonly name?: string
+  readonly developerName?: string
+  readonly websiteUrl?: string
+}
+
 /** What people see of the app. */
 export function Identity({ app, canEdit }: { app: Schemas['App']; canEdit: boolean }): ReactNode {
-  const [name, setName] = useState(app.name)
-  const [developerName, setDeveloperName] = useState(app.developerName ?? '')
-  const [websiteUrl, setWebsiteUrl] = useState(app.websiteUrl ?? '')
+  const [typed, setTyped] = useState<Typed>({})
   const update = useUpdateApp(app.clientId)
+  const { developerName, websiteUrl } = app
+  const shown = { name: app.name, developerName, websiteUrl, ...typed }
+  const type = (field: keyof Typed, text: string): void => {
+    if (update.isSuccess) update.reset()
+    setTyped({ ...typed, [field]: text })
+  }
   return (
     <section className="card" aria-labelledby="identity">
       <h2 id="identity">App</h2>
@@ -17,7 +28,7 @@ export function Identity({ app, canEdit }: { app: Schemas['App']; canEdit: boole
         className="stack"
         onSubmit={(event) => {
           event.preventDefault()
-          update.mutate({ name, developerName, websiteUrl })
+          update.mutate(typed, { onSuccess: () => setTyped({}) })
         }}
       >
         <label>
@@ -25,18 +36,18 @@ export function Identity({ app, canEdit }: { app: Schemas['App']; canEdit: boole
           <input
             required
             maxLength={200}
-            value={name}
+            value={shown.name}
             readOnly={!canEdit}
-            onChange={(event) => setName(event.target.value)}
+            onChange={(event) => type('name', event.target.value)}
           />
         </label>
         <label>
           Developer
           <input
             maxLength={200}
-            value={developerName}
+            value={shown.developerName ?? ''}
             readOnly={!canEdit}
-            onChange={(event) => setDeveloperName(event.target.value)}
+            onChange={(event) => type('developerName', event.target.value)}
           />
         </label>
         <label>
@@ -44,14 +55,18 @@ export function Identity({ app, canEdit }: { app: Schemas['App']; canEdit: boole
           <input
             type="url"
             maxLength={2000}
-            value={websiteUrl}
+            value={shown.websiteUrl ?? ''}
             readOnly={!canEdit}
-            onChange={(event) => setWebsiteUrl(event.target.value)}
+            onChange={(event) => type('websiteUrl', event.target.value)}
           />
         </label>
         {update.error && <Failure error={update.error} />}
         {canEdit && (
-          <Button type="submit" kind="main" disabled={update.isPending}>
+          <Button
+            type="submit"
+            kind="main"
+            disabled={update.isPending || Object.keys(typed).length === 0}
+          >
             {update.isPending ? 'Saving …' : 'Save'}
           </Button>
         )}

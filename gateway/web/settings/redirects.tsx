@@ -13,9 +13,18 @@ const toUris = (text: string): string[] =>
 
 /** Addresses to which logins may lead back. */
 export function Redirects({ app, canEdit }: { app: Schemas['App']; canEdit: boolean }): ReactNode {
-  const [login, setLogin] = useState(lines(app.oidcClient?.redirectUris))
-  const [logout, setLogout] = useState(lines(app.oidcClient?.postLogoutRedirectUris))
+  /** Undefined until it is changed. Only changed lists are sent, so that another member's changes stay. */
+  const [login, setLogin] = useState<string>()
+  const [logout, setLogout] = useState<string>()
   const update = useUpdateApp(app.clientId)
+  const forget = (): void => {
+    setLogin(undefined)
+    setLogout(undefined)
+  }
+  const type = (set: (text: string) => void, text: string): void => {
+    if (update.isSuccess) update.reset()
+    set(text)
+  }
   return (
     <section className="card" aria-labelledby="redirects">
       <h2 id="redirects">Redirect addresses</h2>
@@ -23,31 +32,39 @@ export function Redirects({ app, canEdit }: { app: Schemas['App']; canEdit: bool
         className="stack"
         onSubmit={(event) => {
           event.preventDefault()
-          update.mutate({ redirectUris: toUris(login), postLogoutRedirectUris: toUris(logout) })
+          const changed = {
+            ...(login !== undefined && { redirectUris: toUris(login) }),
+            ...(logout !== undefined && { postLogoutRedirectUris: toUris(logout) }),
+          }
+          update.mutate(changed, { onSuccess: forget })
         }}
       >
         <label>
           After a login, one in each line
           <textarea
             rows={3}
-            value={login}
+            value={login ?? lines(app.oidcClient?.redirectUris)}
             readOnly={!canEdit}
-            onChange={(event) => setLogin(event.target.value)}
+            onChange={(event) => type(setLogin, event.target.value)}
           />
         </label>
         <label>
           After a logout, one in each line
           <textarea
             rows={2}
-            value={logout}
+            value={logout ?? lines(app.oidcClient?.postLogoutRedirectUris)}
             readOnly={!canEdit}
-            onChange={(event) => setLogout(event.target.value)}
+            onChange={(event) => type(setLogout, event.target.value)}
           />
         </label>
         <p className="soft">Addresses are compared as text, so each must be complete.</p>
         {update.error && <Failure error={update.error} />}
         {canEdit && (
-          <Button type="submit" kind="main" disabled={update.isPending}>
+          <Button
+            type="submit"
+            kind="main"
+            disabled={update.isPending || (login ?? logout) === undefined}
+          >
             {update.isPending ? 'Saving …' : 'Save addresses'}
           </Button>
         )}

@@ -1,15 +1,18 @@
 import { type ReactNode, useState } from 'react'
 import { Button } from './button.tsx'
 
-export const presentMonth = (): string => new Date().toISOString().slice(0, 7)
+/** The UTC month of an instant in Unix milliseconds. */
+export const monthOf = (at: number): string => new Date(at).toISOString().slice(0, 7)
 
 interface MonthChoiceProps {
   readonly month: string
+  /** The last month to choose: the present one by the app's clock, if the view knows it. */
+  readonly latest?: string
   readonly onChange: (month: string) => void
 }
 
-/** Chooses a UTC month, such as `2026-03`, up to the present one. */
-export function MonthChoice({ month, onChange }: MonthChoiceProps): ReactNode {
+/** Chooses a UTC month, such as `2026-03`. */
+export function MonthChoice({ month, latest, onChange }: MonthChoiceProps): ReactNode {
   const [draft, setDraft] = useState({ month, text: month })
   // Once the address has another month, the text is outdated.
   const text = draft.month === month ? draft.text : month
@@ -31,7 +34,7 @@ export function MonthChoice({ month, onChange }: MonthChoiceProps): ReactNode {
           pattern="\d{4}-(0[1-9]|1[0-2])"
           placeholder="2026-10"
           value={text}
-          max={presentMonth()}
+          max={latest}
           onChange={(event) => setDraft({ month, text: event.target.value })}
         />
       </label>

@@ -183,7 +183,5 @@ const Charges = ({ charges, clientId, search }: ChargesProps): ReactNode => (
 
 /** Exact dollars, which show on hover; null while the service does not know them. */
 const Usd = ({ value }: { value: string | null }): ReactNode => (
-  <td className="number">
-    {value === null ? '–' : <ExactDollars value={value} />}
-  </td>
+  <td className="number">{value === null ? '–' : <ExactDollars value={value} />}</td>
 )

@@ -8,7 +8,7 @@ import { Answer } from '../ui/answer.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { More } from '../ui/more.tsx'
 import { Empty } from '../ui/states.tsx'
-import { TableBox } from '../ui/table-box.tsx'
+import { LongTable } from '../ui/table/long-table.tsx'
 
 type Loss = Schemas['UsageLoss']
 
@@ -31,7 +31,10 @@ export function Losses({ clientId, dates }: LossesProps): ReactNode {
           first && (
             <>
               <CallFacts calls={first.calls} />
-              <Sessions sessions={[first, ...further].flatMap(({ sessions }) => sessions)} />
+              <Sessions
+                sessions={[first, ...further].flatMap(({ sessions }) => sessions)}
+                hasMore={losses.hasNextPage}
+              />
             </>
           )
         }
@@ -67,58 +70,59 @@ function CallFacts({ calls }: { calls: Loss['calls'] }): ReactNode {
   )
 }
 
-const Sessions = ({ sessions }: { sessions: Loss['sessions'] }): ReactNode =>
+type LostSession = Loss['sessions'][number]
+
+const columns = [
+  { name: 'Session' },
+  { name: 'User' },
+  { name: 'Began' },
+  { name: 'Arrived', isNumber: true },
+  { name: 'Lost', isNumber: true },
+  { name: 'Forked', isNumber: true },
+  { name: 'Late', isNumber: true },
+  { name: 'Estimated cost', isNumber: true },
+]
+
+interface SessionsProps {
+  readonly sessions: readonly LostSession[]
+  readonly hasMore: boolean
+}
+
+const Sessions = ({ sessions, hasMore }: SessionsProps): ReactNode =>
   sessions.length === 0 ? (
     <Empty>No session of this range lost a ticket.</Empty>
   ) : (
-    <TableBox label="Table of losses">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Session</th>
-            <th scope="col">User</th>
-            <th scope="col">Began</th>
-            <th scope="col" className="number">
-              Arrived
-            </th>
-            <th scope="col" className="number">
-              Lost
-            </th>
-            <th scope="col" className="number">
-              Forked
-            </th>
-            <th scope="col" className="number">
-              Late
-            </th>
-            <th scope="col" className="number">
-              Estimated cost
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {sessions.map((session) => (
-            <tr key={`${session.sessionId} ${session.externalUserId}`}>
-              <th scope="row">
-                <code>{session.sessionId}</code>
-              </th>
-              <td>{session.externalUserId ?? <span className="soft">unknown</span>}</td>
-              <td>
-                <Instant at={session.startedAt} />
-              </td>
-              <td className="number">{formatCount(session.requestCount)}</td>
-              <td className="number">{formatCount(session.lostCount)}</td>
-              <td className="number">{formatCount(session.forkedCount)}</td>
-              <td className="number">{formatCount(session.lateCount)}</td>
-              <td className="number">
-                {session.estimatedUsdMicros === null ? (
-                  'not priced yet'
-                ) : (
-                  <Micros value={session.estimatedUsdMicros} />
-                )}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </TableBox>
+    <LongTable
+      label="Table of losses"
+      columns={columns}
+      pages={[sessions]}
+      hasMore={hasMore}
+      keyOf={keyOf}
+    >
+      {(session) => (
+        <>
+          <th scope="row">
+            <code>{session.sessionId}</code>
+          </th>
+          <td>{session.externalUserId ?? <span className="soft">unknown</span>}</td>
+          <td>
+            <Instant at={session.startedAt} />
+          </td>
+          <td className="number">{formatCount(session.requestCount)}</td>
+          <td className="number">{formatCount(session.lostCount)}</td>
+          <td className="number">{formatCount(session.forkedCount)}</td>
+          <td className="number">{formatCount(session.lateCount)}</td>
+          <td className="number">
+            {session.estimatedUsdMicros === null ? (
+              'not priced yet'
+            ) : (
+              <Micros value={session.estimatedUsdMicros} />
+            )}
+          </td>
+        </>
+      )}
+    </LongTable>
   )
+
+const keyOf = ({ sessionId, externalUserId }: LostSession): string =>
+  `${sessionId} ${externalUserId}`

@@ -35,8 +35,11 @@ export function EditLimits({ user, limits }: EditLimitsProps): ReactNode {
   const [edited, setEdited] = useState<Draft | null>(null)
   const draft = edited ?? toDraft(limits)
   const set = useSetLimits(user)
-  const wanted = toLimits(draft)
-  const edit = (change: Partial<Draft>): void => setEdited({ ...draft, ...change })
+  const { wanted, problem } = toLimits(draft)
+  const edit = (change: Partial<Draft>): void => {
+    if (set.isSuccess) set.reset()
+    setEdited({ ...draft, ...change })
+  }
   return (
     <section className="card" aria-labelledby="edit-limits">
       <h2 id="edit-limits">Set limits</h2>
@@ -88,8 +91,9 @@ export function EditLimits({ user, limits }: EditLimitsProps): ReactNode {
           </label>
         </div>
         <Prices prices={draft.prices} onChange={(prices) => edit({ prices })} />
+        {problem !== undefined && edited !== null && <p role="status">{problem}</p>}
         <div className="row">
-          <Button type="submit" kind="main" disabled={wanted === null || set.isPending}>
+          <Button type="submit" kind="main" disabled={wanted === undefined || set.isPending}>
             {set.isPending ? 'Saving …' : 'Save limits'}
           </Button>
         </div>
@@ -179,21 +183,29 @@ const toDraft = (limits: LimitsData): Draft => ({
   prices: limits.maxPrices.map(({ type, app, maxWei }) => ({ type, app: app ?? '', maxWei })),
 })
 
-/** Returns the limits of a draft; null if it has none, or an amount that is not one. */
-function toLimits({ day, session, calls, sessions, prices }: Draft): NewLimits | null {
+type Checked =
+  | { readonly wanted: NewLimits; readonly problem?: undefined }
+  | { readonly wanted?: undefined; readonly problem: string }
+
+/** Returns the limits of a draft, or what to correct first. */
+function toLimits({ day, session, calls, sessions, prices }: Draft): Checked {
   const perDay = day.trim() === '' ? undefined : parseDollars(day)
   const perSession = session.trim() === '' ? undefined : parseDollars(session)
-  if (perDay === null || perSession === null) return null
+  if (perDay === null || perSession === null)
+    return {
+      problem: `Dollars ${perDay === null ? 'on a day' : 'in one session'} must be an amount above 0 with digits and a point, such as 25 or 0.05.`,
+    }
   const limits = {
     ...(perDay !== undefined && { usdMicrosPerDay: perDay }),
     ...(perSession !== undefined && { usdMicrosPerSession: perSession }),
     ...(calls !== '' && { callsPerMinute: Number(calls) }),
     ...(sessions !== '' && { concurrentSessions: Number(sessions) }),
   }
-  if (Object.keys(limits).length === 0 && prices.length === 0) return null
+  if (Object.keys(limits).length === 0 && prices.length === 0)
+    return { problem: 'Fill in a limit. To remove all of them, use “Remove all limits”.' }
   const maxPrices = prices.map(({ app, ...price }) => ({
     ...price,
     ...(app.trim() !== '' && { app: app.trim() }),
   }))
-  return { ...limits, maxPrices }
+  return { wanted: { ...limits, maxPrices } }
 }

@@ -3,7 +3,8 @@ import type { UserRef } from '../api/users.ts'
 import { Micros } from '../ui/amount.tsx'
 import { formatExactMicros, parseDollars } from '../ui/amounts.ts'
 import { Button } from '../ui/button.tsx'
-import { Failure } from '../ui/states.tsx'
+import { Confirm } from '../ui/confirm.tsx'
+import { Name } from '../ui/name.tsx'
 import { type Gift, useGiveCredit } from './changes.ts'
 import { useIdempotencyKey, useOneAtATime } from '../api/submission.ts'
 
@@ -14,6 +15,7 @@ export function GiveCredit({ user }: { user: UserRef }): ReactNode {
   const [dollars, setDollars] = useState('')
   const [source, setSource] = useState<Gift['source']>('manual')
   const [feature, setFeature] = useState('')
+  const [isAsked, setIsAsked] = useState(false)
   const [idempotencyKey, renewKey] = useIdempotencyKey()
   const give = useGiveCredit(user)
   const submit = useOneAtATime()
@@ -24,6 +26,18 @@ export function GiveCredit({ user }: { user: UserRef }): ReactNode {
     renewKey()
   }
   const featureKey = feature.trim()
+  const giveAmount = (amountUsdMicros: string): void => {
+    const gift = { amountUsdMicros, source, idempotencyKey }
+    submit((onSettled) =>
+      give.mutate(featureKey === '' ? gift : { ...gift, featureKey }, {
+        onSuccess: () => {
+          setIsAsked(false)
+          edit(() => setDollars(''))
+        },
+        onSettled,
+      }),
+    )
+  }
   return (
     <section className="card" aria-labelledby="give">
       <h2 id="give">Give credit</h2>
@@ -32,13 +46,8 @@ export function GiveCredit({ user }: { user: UserRef }): ReactNode {
         onSubmit={(event) => {
           event.preventDefault()
           if (micros === null) return
-          const gift = { amountUsdMicros: micros, source, idempotencyKey }
-          submit((onSettled) =>
-            give.mutate(featureKey === '' ? gift : { ...gift, featureKey }, {
-              onSuccess: () => edit(() => setDollars('')),
-              onSettled,
-            }),
-          )
+          if (give.isError) give.reset()
+          setIsAsked(true)
         }}
       >
         <label>
@@ -54,21 +63,7 @@ export function GiveCredit({ user }: { user: UserRef }): ReactNode {
             aria-describedby="gift"
           />
         </label>
-        <label>
-          Reason
-          <select
-            value={source}
-            onChange={(event) =>
-              edit(() => setSource(event.target.value === 'promo' ? 'promo' : 'manual'))
-            }
-          >
-            {Object.entries(reasons).map(([value, text]) => (
-              <option key={value} value={value}>
-                {text}
-              </option>
-            ))}
-          </select>
-        </label>
+        <Reason source={source} onChoose={(chosen) => edit(() => setSource(chosen))} />
         <label>
           Only for the feature (optional)
           <input
@@ -78,14 +73,30 @@ export function GiveCredit({ user }: { user: UserRef }): ReactNode {
             onChange={(event) => edit(() => setFeature(event.target.value))}
           />
         </label>
-        <Button type="submit" kind="main" disabled={micros === null || give.isPending}>
-          {give.isPending ? 'Giving …' : 'Give credit'}
+        <Button type="submit" kind="main" disabled={micros === null}>
+          Give credit
         </Button>
       </form>
       <p className="soft" id="gift">
         {describe(dollars, micros)}
       </p>
-      {give.error && <Failure error={give.error} />}
+      {isAsked && micros !== null && (
+        <Confirm
+          title="Give this credit?"
+          effect={
+            <>
+              <Name>{user.externalUserId}</Name> gets exactly {formatExactMicros(micros)}
+              {featureKey === '' ? '' : ', for one feature only'}, and may spend it at once. Given
+              credit cannot be taken back here.
+            </>
+          }
+          action="Give"
+          isBusy={give.isPending}
+          error={give.error}
+          onConfirm={() => giveAmount(micros)}
+          onClose={() => setIsAsked(false)}
+        />
+      )}
       {give.isSuccess && (
         <p role="status">
           Gave <Micros value={give.data.grant.amountUsdMicros} />. The user may now spend{' '}
@@ -95,6 +106,27 @@ export function GiveCredit({ user }: { user: UserRef }): ReactNode {
     </section>
   )
 }
+
+interface ReasonProps {
+  readonly source: Gift['source']
+  readonly onChoose: (source: Gift['source']) => void
+}
+
+const Reason = ({ source, onChoose }: ReasonProps): ReactNode => (
+  <label>
+    Reason
+    <select
+      value={source}
+      onChange={(event) => onChoose(event.target.value === 'promo' ? 'promo' : 'manual')}
+    >
+      {Object.entries(reasons).map(([value, text]) => (
+        <option key={value} value={value}>
+          {text}
+        </option>
+      ))}
+    </select>
+  </label>
+)
 
 function describe(dollars: string, micros: string | null): string {
   if (micros !== null)

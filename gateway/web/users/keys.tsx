@@ -65,6 +65,7 @@ function Revocation({ user, revoked, onClose }: RevocationProps): ReactNode {
         </>
       }
       action="Revoke"
+      typed={revoked.prefix}
       isBusy={revoke.isPending}
       error={revoke.error}
       onConfirm={() => revoke.mutate(revoked.keyId, { onSuccess: onClose })}

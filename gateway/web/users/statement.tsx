@@ -7,10 +7,11 @@ import { Micros } from '../ui/amount.tsx'
 import { formatCount } from '../ui/amounts.ts'
 import { Answer } from '../ui/answer.tsx'
 import { TransactionTable } from '../ui/money/transaction-table.tsx'
-import { MonthChoice, presentMonth } from '../ui/month-choice.tsx'
+import { MonthChoice, monthOf } from '../ui/month-choice.tsx'
 import { More } from '../ui/more.tsx'
-import { Empty } from '../ui/states.tsx'
+import { Empty, Loading } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
+import { useAppNow } from '../ui/usage/now.ts'
 
 const from = '/$clientId/users/$externalUserId'
 
@@ -22,7 +23,7 @@ export function Statement({ user }: { user: UserRef }): ReactNode {
   const usersPay = useQuery(usersPayQuery(user.clientId))
   return (
     <Answer query={usersPay} rows={6}>
-      {(data) => (data ? <Transactions user={user} /> : <Days user={user} />)}
+      {(data) => (data ? <Transactions user={user} /> : <Charges user={user} />)}
     </Answer>
   )
 }
@@ -50,8 +51,13 @@ function Transactions({ user }: { user: UserRef }): ReactNode {
   )
 }
 
-function Days({ user }: { user: UserRef }): ReactNode {
-  const { month = presentMonth() } = useSearch({ from })
+function Charges({ user }: { user: UserRef }): ReactNode {
+  const now = useAppNow(user.clientId)
+  return now === undefined ? <Loading rows={6} /> : <Days user={user} present={monthOf(now)} />
+}
+
+function Days({ user, present }: { user: UserRef; present: string }): ReactNode {
+  const { month = present } = useSearch({ from })
   const navigate = useNavigate({ from })
   const days = useQuery(daysQuery(user, month))
   return (
@@ -60,6 +66,7 @@ function Days({ user }: { user: UserRef }): ReactNode {
       <div className="row">
         <MonthChoice
           month={month}
+          latest={present}
           onChange={(wanted) => void navigate({ search: { part: 'statement', month: wanted } })}
         />
       </div>

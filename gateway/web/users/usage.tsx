@@ -7,19 +7,24 @@ import { ExactDollars } from '../ui/amount.tsx'
 import { formatCount } from '../ui/amounts.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Instant } from '../ui/instant.tsx'
-import { MonthChoice, presentMonth } from '../ui/month-choice.tsx'
+import { MonthChoice, monthOf } from '../ui/month-choice.tsx'
 import { More } from '../ui/more.tsx'
 import { Name } from '../ui/name.tsx'
-import { Empty } from '../ui/states.tsx'
-import { TableBox } from '../ui/table-box.tsx'
+import { Empty, Loading } from '../ui/states.tsx'
 import { LongTable } from '../ui/table/long-table.tsx'
+import { useAppNow } from '../ui/usage/now.ts'
 import { Ticket } from './ticket.tsx'
 
 const from = '/$clientId/users/$externalUserId'
 
 /** The tickets or sessions of a user in a UTC month, and the explanation of one ticket. */
 export function Usage({ user }: { user: UserRef }): ReactNode {
-  const { month = presentMonth(), by, ticket } = useSearch({ from })
+  const now = useAppNow(user.clientId)
+  return now === undefined ? <Loading /> : <Months user={user} present={monthOf(now)} />
+}
+
+function Months({ user, present }: { user: UserRef; present: string }): ReactNode {
+  const { month = present, by, ticket } = useSearch({ from })
   const navigate = useNavigate({ from })
   const search = { part: 'usage', month } as const
   return (
@@ -29,6 +34,7 @@ export function Usage({ user }: { user: UserRef }): ReactNode {
         <div className="row">
           <MonthChoice
             month={month}
+            latest={present}
             onChange={(wanted) =>
               void navigate({ search: { ...search, month: wanted, ...(by && { by }) } })
             }
@@ -154,7 +160,7 @@ function Sessions({ user, month }: HistoryProps): ReactNode {
         {({ pages }) => {
           const all = pages.flatMap((page) => page.sessions)
           return all.length > 0 ? (
-            <SessionTable sessions={all} />
+            <SessionTable sessions={all} hasMore={sessions.hasNextPage} />
           ) : (
             <Empty>The user had no session in this month.</Empty>
           )
@@ -165,50 +171,50 @@ function Sessions({ user, month }: HistoryProps): ReactNode {
   )
 }
 
-const SessionTable = ({
-  sessions,
-}: {
-  sessions: readonly Schemas['UsageSession'][]
-}): ReactNode => (
-  <TableBox label="Table of sessions">
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Session</th>
-          <th scope="col">Started</th>
-          <th scope="col">Ended</th>
-          <th scope="col">Pipeline and model</th>
-          <th scope="col" className="number">
-            Tickets
-          </th>
-          <th scope="col" className="number">
-            Charged to the user
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {sessions.map((session) => (
-          <tr key={session.sessionId}>
-            <th scope="row">
-              <code>{session.sessionId}</code>
-            </th>
-            <td>
-              <Instant at={session.startedAt} />
-            </td>
-            <td>{session.endedAt === undefined ? 'running' : <Instant at={session.endedAt} />}</td>
-            <td>
-              <Name>{session.pipeline}</Name>
-              <small>
-                <Name>{session.modelId}</Name>
-              </small>
-            </td>
-            <td className="number">{formatCount(session.requestCount)}</td>
-            <td className="number">
-              <ExactDollars value={session.endUserBillableUsdExact} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  </TableBox>
+const sessionColumns = [
+  { name: 'Session' },
+  { name: 'Started' },
+  { name: 'Ended' },
+  { name: 'Pipeline and model' },
+  { name: 'Tickets', isNumber: true },
+  { name: 'Charged to the user', isNumber: true },
+]
+
+interface SessionTableProps {
+  readonly sessions: readonly Schemas['UsageSession'][]
+  readonly hasMore: boolean
+}
+
+const SessionTable = ({ sessions, hasMore }: SessionTableProps): ReactNode => (
+  <LongTable
+    label="Table of sessions"
+    columns={sessionColumns}
+    pages={[sessions]}
+    hasMore={hasMore}
+    keyOf={sessionIdOf}
+  >
+    {(session) => (
+      <>
+        <th scope="row">
+          <code>{session.sessionId}</code>
+        </th>
+        <td>
+          <Instant at={session.startedAt} />
+        </td>
+        <td>{session.endedAt === undefined ? 'running' : <Instant at={session.endedAt} />}</td>
+        <td>
+          <Name>{session.pipeline}</Name>
+          <small>
+            <Name>{session.modelId}</Name>
+          </small>
+        </td>
+        <td className="number">{formatCount(session.requestCount)}</td>
+        <td className="number">
+          <ExactDollars value={session.endUserBillableUsdExact} />
+        </td>
+      </>
+    )}
+  </LongTable>
 )
+
+const sessionIdOf = ({ sessionId }: Schemas['UsageSession']): string => sessionId

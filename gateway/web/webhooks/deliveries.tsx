@@ -5,6 +5,7 @@ import {
   type Delivery,
   type DeliveryStatus,
   deliveriesQuery,
+  deliveryStatuses,
   useEndpointChanges,
 } from '../api/webhooks.ts'
 import { Answer } from '../ui/answer.tsx'
@@ -12,9 +13,7 @@ import { Button } from '../ui/button.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { More } from '../ui/more.tsx'
 import { Empty, Failure } from '../ui/states.tsx'
-import { TableBox } from '../ui/table-box.tsx'
-
-export const deliveryStatuses: readonly DeliveryStatus[] = ['pending', 'delivered', 'failed']
+import { LongTable } from '../ui/table/long-table.tsx'
 
 interface DeliveriesProps {
   readonly clientId: string
@@ -69,6 +68,7 @@ export function Deliveries({ clientId, endpointId, canEdit }: DeliveriesProps): 
         {({ pages }) => (
           <Rows
             deliveries={pages.flatMap((page) => page.deliveries)}
+            hasMore={deliveries.hasNextPage}
             isFiltered={status !== undefined}
             isBusy={replay.isPending}
             onReplay={canEdit ? (deliveryId) => replay.mutate({ deliveryId }) : undefined}
@@ -82,12 +82,21 @@ export function Deliveries({ clientId, endpointId, canEdit }: DeliveriesProps): 
 
 interface RowsProps {
   readonly deliveries: readonly Delivery[]
+  readonly hasMore: boolean
   readonly isFiltered: boolean
   readonly isBusy: boolean
   readonly onReplay: ((deliveryId: string) => void) | undefined
 }
 
-const Rows = ({ deliveries, isFiltered, isBusy, onReplay }: RowsProps): ReactNode =>
+const columns = [
+  { name: 'When' },
+  { name: 'Event' },
+  { name: 'State' },
+  { name: 'Last answer' },
+  { name: 'Details' },
+]
+
+const Rows = ({ deliveries, hasMore, isFiltered, isBusy, onReplay }: RowsProps): ReactNode =>
   deliveries.length === 0 ? (
     <Empty>
       {isFiltered
@@ -95,40 +104,35 @@ const Rows = ({ deliveries, isFiltered, isBusy, onReplay }: RowsProps): ReactNod
         : 'Nothing was sent in the last 30 days. Send a test event to try the endpoint.'}
     </Empty>
   ) : (
-    <TableBox label="Table of deliveries">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">When</th>
-            <th scope="col">Event</th>
-            <th scope="col">State</th>
-            <th scope="col">Last answer</th>
-            <th scope="col">Details</th>
-          </tr>
-        </thead>
-        <tbody>
-          {deliveries.map((delivery) => (
-            <tr key={delivery.id}>
-              <td>
-                <Instant at={delivery.createdAt} />
-              </td>
-              <th scope="row">{delivery.eventType}</th>
-              <td>
-                <span className={looks[delivery.status]}>{delivery.status}</span>
-                <small>
-                  {delivery.attempts} {delivery.attempts === 1 ? 'attempt' : 'attempts'}
-                </small>
-              </td>
-              <td>{answerOf(delivery)}</td>
-              <td>
-                <Details delivery={delivery} isBusy={isBusy} onReplay={onReplay} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </TableBox>
+    <LongTable
+      label="Table of deliveries"
+      columns={columns}
+      pages={[deliveries]}
+      hasMore={hasMore}
+      keyOf={idOf}
+    >
+      {(delivery) => (
+        <>
+          <td>
+            <Instant at={delivery.createdAt} />
+          </td>
+          <th scope="row">{delivery.eventType}</th>
+          <td>
+            <span className={looks[delivery.status]}>{delivery.status}</span>
+            <small>
+              {delivery.attempts} {delivery.attempts === 1 ? 'attempt' : 'attempts'}
+            </small>
+          </td>
+          <td>{answerOf(delivery)}</td>
+          <td>
+            <Details delivery={delivery} isBusy={isBusy} onReplay={onReplay} />
+          </td>
+        </>
+      )}
+    </LongTable>
   )
+
+const idOf = ({ id }: Delivery): string => id
 
 const looks: Readonly<Record<DeliveryStatus, string>> = {
   pending: 'badge warn',

@@ -145,6 +145,7 @@ function Changes({ clientId, endpoint }: { clientId: string; endpoint: Endpoint 
           title="Delete this endpoint?"
           effect="Its secrets and its log of deliveries go with it. This cannot be undone."
           action="Delete"
+          typed="delete"
           isBusy={remove.isPending}
           error={remove.error}
           onConfirm={() => remove.mutate(undefined, { onSuccess: leave })}

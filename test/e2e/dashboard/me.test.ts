@@ -4,6 +4,7 @@ import type { Page } from 'playwright-core'
 import { GrantType } from '../../../proto/oauth.ts'
 import { basic } from '../../../deploy/cli/client.ts'
 import {
+  confirmTyped,
   executablePath,
   send,
   setUpDashboard,
@@ -139,7 +140,7 @@ describe.runIf(executablePath)("a person's own use of an app", () => {
     await page.getByRole('button', { name: 'Cancel' }).click()
     expect(await authorize(key)).toBe(200)
     await page.getByRole('button', { name: 'Revoke the key Laptop' }).click()
-    await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
+    await confirmTyped(page, 'Revoke')
     await page.getByRole('row', { name: /Laptop .* revoked/ }).waitFor()
     await expect.poll(() => authorize(key)).toBe(401)
   })

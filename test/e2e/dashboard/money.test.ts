@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import {
+  confirmTyped,
   executablePath,
   send,
   setUpDashboard,
@@ -76,7 +77,7 @@ describe.runIf(executablePath)('money in the dashboard', () => {
       .toMatch(/visa …\d{4}/)
     await page.getByRole('button', { name: 'Collect now' }).click()
     await page.getByText('the card on file is charged').waitFor()
-    await page.getByRole('button', { name: 'Collect', exact: true }).click()
+    await confirmTyped(page, 'Collect')
     await page.getByText('are on no invoice').waitFor()
   })
 

@@ -3,6 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { registerSecret } from '../../support/run/secrecy.ts'
 import { signedTicket } from '../../support/usage/signed-ticket.ts'
 import {
+  confirmTyped,
   executablePath,
   send,
   setUpDashboard,
@@ -177,7 +178,7 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     await dialog.getByRole('button', { name: 'Cancel' }).click()
     await page.getByText('open', { exact: true }).waitFor()
     await page.getByRole('button', { name: 'Discard', exact: true }).click()
-    await dialog.getByRole('button', { name: 'Discard' }).click()
+    await confirmTyped(page, 'Discard')
     await page.getByText('discarded', { exact: true }).waitFor()
     const facts = await page.getByRole('region', { name: 'Event', exact: true }).innerText()
     expect(facts).toContain('a test of the signer')

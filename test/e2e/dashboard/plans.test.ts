@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import {
+  confirmTyped,
   executablePath,
   send,
   setUpDashboard,
@@ -73,7 +74,7 @@ describe.runIf(executablePath)('plans and receipts in the dashboard', () => {
     await page.getByRole('link', { name: 'All plans' }).click()
     await page.getByRole('button', { name: 'Delete Maker' }).click()
     await page.getByText('Nobody can choose it any more.').waitFor()
-    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
+    await confirmTyped(page, 'Delete')
     await row.waitFor({ state: 'detached' })
   })
 
@@ -156,7 +157,7 @@ describe.runIf(executablePath)('plans and receipts in the dashboard', () => {
     await expect.poll(() => wrong.innerText()).toContain('Signature of the receipt')
     expect(await page.getByText('Network cost in USD').count()).toBe(0)
     await field.fill('nothing')
-    await page.getByText('This is not JSON.').waitFor()
+    await page.getByText('This is not a JSON object.').waitFor()
     const keys = page.getByLabel('Public keys that you kept')
     await page.getByText('Keys', { exact: true }).click()
     await keys.fill('{"keys":[]}')

@@ -33,9 +33,18 @@ describe.runIf(executablePath)('settings in the dashboard', () => {
     const page = await settings()
     const app = section(page, 'App')
     await app.getByLabel('Name', { exact: true }).fill('Demo of a shop')
+    // Another member changes what this one leaves as it is.
+    const path = `/api/v1/apps/${clientId()}`
+    expect(await send(page, { method: 'PUT', path, body: { developerName: 'Shop & Co' } })).toBe(
+      200,
+    )
     await app.getByLabel('Website').fill('https://shop.example')
     await app.getByRole('button', { name: 'Save' }).click()
     await page.getByRole('heading', { name: 'Demo of a shop' }).waitFor()
+    expect(await app.getByLabel('Developer').inputValue()).toBe('Shop & Co')
+    await app.getByText('Saved.').waitFor()
+    await app.getByLabel('Developer').fill('Shop')
+    expect(await app.getByText('Saved.').count()).toBe(0)
     await page.reload()
     expect(await app.getByLabel('Website').inputValue()).toBe('https://shop.example')
   })
@@ -50,6 +59,10 @@ describe.runIf(executablePath)('settings in the dashboard', () => {
     registerSecret(secret)
     expect(await tokenStatus(secret)).toBe(200)
     expect(await tokenStatus(quickstart().m2mClientSecret)).toBe(200)
+    await page.getByRole('link', { name: 'Team' }).click()
+    await page.getByText('Client secret is not shown again.').waitFor()
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click()
+    expect(await shown.locator('code').innerText()).toBe(secret)
     await page.getByRole('button', { name: 'I have stored it' }).click()
     await page.reload()
     await page.getByText('has a secret').waitFor()

@@ -178,6 +178,11 @@ describe.runIf(executablePath)('set-up and palette of the dashboard', () => {
     await page.keyboard.press('Escape')
     await page.getByRole('dialog').waitFor({ state: 'detached' })
     expect(await page.evaluate('document.activeElement.className')).toContain('open-palette')
+    // A single character is a shortcut only where the palette has the focus (WCAG 2.1.4).
+    await page.keyboard.press('?')
+    expect(await page.getByRole('dialog').count()).toBe(0)
+    await button.click()
+    await expect.poll(focused).toBe('combobox')
     await page.keyboard.press('?')
     await page.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor()
     expect(await violations(page)).toEqual([])

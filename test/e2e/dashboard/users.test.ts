@@ -5,6 +5,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { basic } from '../../../deploy/cli/client.ts'
 import { registerSecret } from '../../support/run/secrecy.ts'
 import {
+  confirmTyped,
   executablePath,
   send,
   setUpDashboard,
@@ -84,7 +85,8 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     await call('DELETE', '/users?externalUserId=user-50')
     const page = await owner(users())
     const rows = page.getByRole('region', { name: 'Table of users' }).getByRole('row')
-    await page.getByRole('button', { name: 'Show more' }).click()
+    await page.getByRole('button', { name: 'Show more' }).waitFor()
+    await page.evaluate('window.scrollTo(0, document.body.scrollHeight)')
     await page.getByRole('link', { name: 'user-50' }).waitFor()
     expect(await page.getByRole('button', { name: 'Show more' }).count()).toBe(0)
     await page.getByLabel('Status').selectOption('inactive')
@@ -121,7 +123,10 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
       await amount.fill(wrong).then(async () => expect(await give.isDisabled()).toBe(true))
     await amount.fill('0.100001')
     await page.getByText('Gives exactly 0.100001 USD.').waitFor()
-    await give.dblclick()
+    await give.click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('gets exactly 0.100001 USD').waitFor()
+    await dialog.getByRole('button', { name: 'Give', exact: true }).dblclick()
     await page.getByText('Gave $0.10.').waitFor()
     await expect.poll(() => readBalance('lin')).toBe('5100001')
     expect(
@@ -135,9 +140,10 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     })
     await amount.fill('2')
     await give.click()
+    await dialog.getByRole('button', { name: 'Give', exact: true }).click()
     await page.getByText('The service cannot be reached.').waitFor()
     await page.unroute('**/allowances')
-    await give.click()
+    await dialog.getByRole('button', { name: 'Give', exact: true }).click()
     await page.getByText('Gave $2.00.').waitFor()
     await expect.poll(() => figure(page, 'Credit ever given').innerText()).toBe('$7.10')
     expect(await figure(page, 'Consumed in this period').innerText()).toBe('$0.00')
@@ -174,7 +180,7 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     expect(await page.locator('main').innerText()).not.toContain(key)
     await page.getByRole('button', { name: 'Revoke the key laptop' }).click()
     await page.getByText('A revoked key never works again').waitFor()
-    await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
+    await confirmTyped(page, 'Revoke')
     await page.getByRole('row', { name: /laptop.*revoked/ }).waitFor()
     const after = run(process.execPath, ['--input-type=module', '--eval', source])
     await expect(after).rejects.toThrow(/invalid_grant/)
@@ -186,6 +192,9 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
       maxPrices: [{ type: 'live', app: 'acme/echo', maxWei: '1000' }],
     })
     const page = await owner(viewOf('max', '?part=limits'))
+    await page.getByLabel('Dollars on a day (UTC)').fill('2,5')
+    await page.getByText('Dollars on a day must be an amount above 0').waitFor()
+    expect(await page.getByRole('button', { name: 'Save limits' }).isDisabled()).toBe(true)
     await page.getByLabel('Dollars on a day (UTC)').fill('2.5')
     await page.getByLabel('Calls in a minute').fill('60')
     await page.getByRole('button', { name: 'Save limits' }).click()
@@ -198,6 +207,11 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
       concurrentSessions: null,
       maxPrices: [{ type: 'live', app: 'acme/echo', maxWei: '1000' }],
     })
+    await page.getByLabel('Calls in a minute').fill('61')
+    expect(await page.getByText('Saved.').count()).toBe(0)
+    await page.getByLabel('Calls in a minute').fill('60')
+    await page.getByRole('button', { name: 'Save limits' }).click()
+    await page.getByText('Saved.').waitFor()
     await page.getByRole('button', { name: 'Remove all limits' }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Remove all limits' }).click()
     await page.getByText('No limit is set.').waitFor()

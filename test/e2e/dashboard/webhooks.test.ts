@@ -3,6 +3,7 @@ import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { startHookReceiver } from '../../../deploy/demo/hook-receiver.ts'
 import { registerSecret } from '../../support/run/secrecy.ts'
 import {
+  confirmTyped,
   executablePath,
   send,
   setUpDashboard,
@@ -94,6 +95,7 @@ describe.runIf(executablePath)('webhooks in the dashboard', () => {
     const secret = await page.getByText(/^whsec_/).innerText()
     registerSecret(secret)
     receiver.trust(secret)
+    await page.getByRole('button', { name: 'I have stored it' }).click()
     await expect.poll(() => page.getByText(/hmac, made/).count()).toBe(2)
     await page.getByRole('button', { name: 'Send a test event' }).click()
     await expect.poll(() => receiver.events().length).toBe(1)
@@ -155,7 +157,7 @@ describe.runIf(executablePath)('webhooks in the dashboard', () => {
   async function remove(page: Page): Promise<void> {
     await page.getByRole('button', { name: 'Delete' }).click()
     await page.getByText('This cannot be undone.').waitFor()
-    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
+    await confirmTyped(page, 'Delete')
     await page.getByText('No endpoint receives events yet.').waitFor()
   }
 })

@@ -151,6 +151,17 @@ async function withCore(
   }
 }
 
+/** Types what the open dialog asks for, and runs its act, which is disabled before. */
+export async function confirmTyped(page: Page, action: string): Promise<void> {
+  const dialog = page.getByRole('dialog')
+  const button = dialog.getByRole('button', { name: action, exact: true })
+  expect(await button.isDisabled()).toBe(true)
+  const label = await dialog.locator('label').innerText()
+  const [, asked = ''] = /^Type (.+) to confirm/.exec(label) ?? []
+  await dialog.getByRole('textbox').fill(asked)
+  await button.click()
+}
+
 /** Sends a change with the page's session and its token, as a program could. Returns the status. */
 export const send = (
   page: Page,

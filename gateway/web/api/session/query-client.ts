@@ -16,8 +16,7 @@ const [sessionKey] = sessionQuery.queryKey
  * has ended, the frame says so above the view. A session that another tab begins is read at once.
  */
 export function createQueryClient(): QueryClient {
-  const readSession = (): void =>
-    void client.invalidateQueries({ queryKey: sessionQuery.queryKey })
+  const readSession = (): void => void client.invalidateQueries({ queryKey: sessionQuery.queryKey })
   const onError = (error: Error): void => {
     if (isOfCredential(error)) readSession()
   }
@@ -67,6 +66,7 @@ function createSessionFollower(getClient: () => QueryClient, readSession: () => 
       hasFailed = false
       accountId = session.accountId
       current = `${session.accountId} ${session.authTime}`
+      // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a channel is of one origin
       channel.postMessage(current)
     },
   }
