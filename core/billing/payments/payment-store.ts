@@ -250,7 +250,7 @@ export async function listOpenReturnsOf(
   return rows.map(openFromRow)
 }
 
-/** Lists returns that the ledger has not taken, oldest first. */
+/** Lists returns that the ledger has not taken, those first that were not tried for the longest time. */
 export async function listOpenReturns(db: Db, limit: number): Promise<OpenReturn[]> {
   const rows = await many<OpenReturnRow>(
     db,
@@ -259,7 +259,7 @@ export async function listOpenReturns(db: Db, limit: number): Promise<OpenReturn
     from payment_returns r
     join payments p on p.app_id = r.app_id and p.id = r.payment_id
     where r.booked_at is null
-    order by r.created_at
+    order by coalesce(r.tried_at, r.created_at), r.id
     limit ${limit}`,
   )
   return rows.map(openFromRow)
@@ -282,8 +282,29 @@ export async function markBooked(
 export async function markOpen(
   db: Db,
   { appId: app, id }: Pick<StoredReturn, 'appId' | 'id'>,
+  at: Date,
 ): Promise<void> {
   await db.query(
-    sql`update payment_returns set booked_at = null where app_id = ${app} and id = ${id}`,
+    sql`update payment_returns set booked_at = null, tried_at = ${at} where app_id = ${app} and id = ${id}`,
   )
+}
+
+/** Notes that a return could not be booked, so that others come first. */
+export async function saveTried(
+  db: Db,
+  { appId: app, id }: Pick<StoredReturn, 'appId' | 'id'>,
+  at: Date,
+): Promise<void> {
+  await db.query(
+    sql`update payment_returns set tried_at = ${at} where app_id = ${app} and id = ${id}`,
+  )
+}
+
+/** Returns when the oldest return was recorded that the ledger has not taken; null without one. */
+export async function openReturnsSince(db: Db): Promise<Date | null> {
+  const { since } = await one<{ since: Date | null }>(
+    db,
+    sql`select min(created_at) as since from payment_returns where booked_at is null`,
+  )
+  return since
 }

@@ -1,4 +1,4 @@
-import { Counter } from 'prom-client'
+import { Counter, Gauge } from 'prom-client'
 import { DomainError } from '../../../proto/errors.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
 import { startAtZero } from '../../lib/metrics.ts'
@@ -61,6 +61,7 @@ export function createReturns({
     labelNames: ['kind'],
     registers: [metrics],
   })
+  registerGauge({ pool, metrics, now })
   startAtZero(returns, { kind: ['refund', 'refund_failed', 'dispute', 'dispute_won'] })
 
   /** Reads a payment and records what went back since. Returns a word for the log of events. */
@@ -116,9 +117,10 @@ export function createReturns({
   }
 
   async function bookOne(open: OpenReturn): Promise<void> {
-    await tx(pool, (db) => book(db, open)).catch((error: unknown) =>
-      log.error({ err: error, appId: open.appId, returnId: open.id }, 'a return was not booked'),
-    )
+    await tx(pool, (db) => book(db, open)).catch(async (error: unknown) => {
+      log.error({ err: error, appId: open.appId, returnId: open.id }, 'a return was not booked')
+      await store.saveTried(pool, open, now())
+    })
   }
 
   async function book(db: Db, open: OpenReturn): Promise<void> {
@@ -138,7 +140,7 @@ export function createReturns({
       returnId: id,
       reason,
     })
-    if (!isBooked) await store.markOpen(db, open)
+    if (!isBooked) await store.markOpen(db, open, now())
   }
 
   /**
@@ -177,6 +179,27 @@ export function createReturns({
 }
 
 export type Returns = ReturnType<typeof createReturns>
+
+function registerGauge({
+  pool,
+  metrics,
+  now,
+}: Pick<ReturnsDeps, 'pool' | 'metrics' | 'now'>): void {
+  metrics.registerMetric(
+    new Gauge({
+      name: 'tollgate_billing_returns_age_seconds',
+      help: 'Age of the oldest refund or dispute that the ledger has not taken',
+      registers: [],
+      collect() {
+        return store.openReturnsSince(pool).then(
+          (since) =>
+            this.set(since === null ? 0 : Math.max(0, (now().getTime() - since.getTime()) / 1000)),
+          () => {},
+        )
+      },
+    }),
+  )
+}
 
 interface ReturnChange {
   readonly kind: ReturnKind

@@ -90,10 +90,11 @@ export const moneyDashboard: Dashboard = {
       },
       {
         title: 'What waits',
-        text: 'Age of the oldest undecided charge, due collection and unhandled event of the processor.',
+        text: 'Age of the oldest undecided charge, due collection, unbooked refund or dispute, and unhandled event of the processor.',
         queries: {
           'undecided charge': 'max(tollgate_billing_payment_attempts_age_seconds)',
           collection: 'max(tollgate_billing_collections_age_seconds)',
+          'refund or dispute': 'max(tollgate_billing_returns_age_seconds)',
           'processor event': 'max(tollgate_billing_processor_events_age_seconds)',
         },
         unit: 's',

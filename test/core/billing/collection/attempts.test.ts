@@ -10,6 +10,7 @@ import { type Payer, createCustomers } from '../../../../core/billing/payments/c
 import type { PaymentProcessor, ProcessorAccount } from '../../../../core/billing/processor/port.ts'
 import { createStripeProcessor } from '../../../../core/billing/processor/stripe/adapter.ts'
 import { silentLog } from '../../../../core/lib/log.ts'
+import { tx } from '../../../../core/lib/sql.ts'
 import { createMetrics } from '../../../../core/lib/metrics.ts'
 import type { Fault } from '../../../fakes/stripe/faults.ts'
 import { type FakeStripe, startStripe } from '../../../fakes/stripe/stripe.ts'
@@ -104,6 +105,13 @@ async function sweep(): Promise<void> {
   await open().sweep.round()
 }
 
+/** Changes an attempt as core cannot. */
+const rewrite = (columns: string, id: unknown) =>
+  tx(core.sql, async (db) => {
+    await db.query('set local session_replication_role = replica')
+    await db.query(`update payment_attempts set ${columns} where id = $1`, [id])
+  })
+
 /** The payments that succeeded at the processor for the current payer. */
 const taken = () =>
   [...stripe.world(live).list('payment_intent')].filter(
@@ -127,6 +135,14 @@ describe('a charge of the card on file', () => {
     expect(payment).toMatchObject({ amount: 1_234, payment_method: card, description: 'Invoice 1' })
     expect(heard).toEqual([['paid', of.subjectId, payment?.id]])
     expect(taken()).toHaveLength(1)
+  })
+
+  it('is never rewritten or deleted', async () => {
+    await charge(request())
+    const updates = ['amount_cents = 1', 'fee_cents = 1', `card_id = 'other'`, 'subject_id = id']
+    const changes = updates.map((columns) => `update payment_attempts set ${columns}`)
+    for (const change of [...changes, 'delete from payment_attempts'])
+      await expect(core.sql.query(change)).rejects.toThrow(/append-only|rewrit/i)
   })
 
   it('is made once for 20 simultaneous calls of several cores', async () => {
@@ -231,11 +247,9 @@ it('leaves alone and counts the attempts of the processor that was used before',
   const of = request()
   breakNext({ kind: 'reset after' })
   const first = await charge(of)
-  const change = (columns: string) =>
-    core.sql.query(`update payment_attempts set ${columns} where id = $1`, [first?.id])
   const surplus = `state = 'failed', failure = 'x', processor_id = 'pi_1', ended_at = now(), surplus_at = now()`
   for (const columns of [`processor = 'simulated'`, surplus]) {
-    await change(columns)
+    await rewrite(columns, first?.id)
     await sweep()
     const name = 'tollgate_billing_payment_attempts_of_other_processors'
     const counted = await open().metrics.getSingleMetric(name)?.get()
@@ -412,11 +426,7 @@ describe('a foreign payment', () => {
     )
     const customer = isOtherCustomer ? other.id : own.customerId
     // As if the processor's ids were equal in both places.
-    if (at !== live && !isOtherCustomer)
-      await core.sql.query('update payment_attempts set customer_id = $1 where id = $2', [
-        customer,
-        attempt?.id,
-      ])
+    if (at !== live && !isOtherCustomer) await rewrite(`customer_id = '${customer}'`, attempt?.id)
     const reference = `${isOtherApp ? randomUUID() : payer.appId}/${attempt?.id}`
     const payment = { customer, card: stripe.addCard(at, customer).id, reference }
     const { id } = await processor.pay(

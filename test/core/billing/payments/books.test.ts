@@ -1,5 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import {
+  listOpenReturns,
+  openReturnsSince,
+  saveTried,
+} from '../../../../core/billing/payments/payment-store.ts'
 import { type CoreClient, connectCore } from '../../../../deploy/cli/client.ts'
 import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../support.ts'
 
@@ -25,16 +30,22 @@ async function checks(): Promise<string[]> {
   return seen
 }
 
-it('finds a payment and a return that the ledger does not have', async () => {
-  expect(await checks()).toEqual([])
-  const paymentId = randomUUID()
+/** Records a payment that the ledger does not have. */
+async function recordPayment(): Promise<string> {
+  const id = randomUUID()
   await core.sql.query(
     `insert into payments (app_id, user_id, id, purpose, amount_cents, fee_cents, plane, account_id, processor_id, credit_id,
                            created_at)
-     select u.app_id, u.id, $1, 'top_up', 500, 0, 'live', '', 'pi_1', $2, now()
+     select u.app_id, u.id, $1::uuid, 'top_up', 500, 0, 'live', '', $1::text, $2, now()
      from end_users u join clients c on c.app_id = u.app_id and c.client_id = $3`,
-    [paymentId, randomUUID(), app.clientId],
+    [id, randomUUID(), app.clientId],
   )
+  return id
+}
+
+it('finds a payment and a return that the ledger does not have', async () => {
+  expect(await checks()).toEqual([])
+  const paymentId = await recordPayment()
   expect(new Set(await checks())).toEqual(new Set(['payments']))
   const before = (await checks()).length
   await core.sql.query(
@@ -43,6 +54,28 @@ it('finds a payment and a return that the ledger does not have', async () => {
     [randomUUID(), paymentId],
   )
   expect((await checks()).length).toBeGreaterThan(before)
+})
+
+it('tries the returns first that were tried last a long time ago, and shows the oldest', async () => {
+  const paymentId = await recordPayment()
+  const insert = (id: string, createdAt: string) =>
+    core.sql.query(
+      `insert into payment_returns (app_id, user_id, id, payment_id, kind, amount_cents, created_at)
+       select app_id, user_id, $1, id, 'refund', 1, $2 from payments where id = $3`,
+      [id, createdAt, paymentId],
+    )
+  const [first, second] = [randomUUID(), randomUUID()]
+  await insert(first, '2026-01-01T00:00:00Z')
+  await insert(second, '2026-01-02T00:00:00Z')
+  const next = async () => (await listOpenReturns(core.sql, 1)).map(({ id }) => id)
+  expect(await next()).toEqual([first])
+  const [open] = await listOpenReturns(core.sql, 1)
+  if (open) await saveTried(core.sql, open, core.clock.now())
+  expect(await next()).toEqual([second])
+  expect(await openReturnsSince(core.sql)).toEqual(new Date('2026-01-01T00:00:00Z'))
+  expect(
+    await core.metrics.getSingleMetricAsString('tollgate_billing_returns_age_seconds'),
+  ).toMatch(/seconds\S* \d{6,}/)
 })
 
 describe('refund of a payment', () => {
