@@ -150,8 +150,8 @@ describe('the chart', () => {
     const { stdout } = await run(kubeconform, [
       '-strict',
       '-summary',
-      // The operator's own resource has no schema here.
-      '-skip=ServiceMonitor',
+      // The operator's own resources have no schema here.
+      '-skip=ServiceMonitor,PrometheusRule',
       `-schema-location=${schemas}`,
       join(folder, `${set}.yaml`),
     ])
@@ -400,6 +400,12 @@ describe('the chart', () => {
     expect(variables('signer', 'core')).toContain('KAFKA_BROKERS=kafka-0:9092,kafka-1:9092')
     expect(variables('minimal', 'core').join()).not.toContain('KAFKA_BROKERS')
     expect(variables('large', 'migrate').join()).toContain('DATABASE_DIRECT_URL_FILE=')
+  })
+
+  it('has the alerts of deploy/alerts.yml as a PrometheusRule', async () => {
+    const [rule] = manifests('signer', 'PrometheusRule')
+    expect(rule?.spec).toEqual(parse(await readFile(join(root, 'deploy/alerts.yml'), 'utf8')))
+    expect(manifests('minimal', 'PrometheusRule')).toEqual([])
   })
 
   it('adds volumes and egress rules of the operator', async () => {
