@@ -272,6 +272,24 @@ export async function saveRefunded(
     where app_id = ${app} and id = ${id} and refund_calls = ${refundCalls}`)
 }
 
+/** Sums the fees of undecided charges in the apps that an owner pays for. */
+export async function sumStartedFees(db: Db, owner: UserKey): Promise<UsdCents> {
+  const { fees } = await one<{ fees: bigint }>(
+    db,
+    sql`
+    with paid as materialized (
+      select p.app_id
+      from end_users u
+      join app_payers p on u.external_user_id = 'account:' || p.account_id
+      where u.app_id = ${owner.appId} and u.id = ${owner.userId}
+    )
+    select coalesce(sum(fee_cents), 0)::bigint as fees
+    from payment_attempts
+    where state = 'started' and app_id in (select app_id from paid)`,
+  )
+  return usdCents(fees)
+}
+
 export interface WaitingAttempts {
   /** Since when the oldest undecided attempt or surplus of the processor waits; null without one. */
   readonly since: Date | null

@@ -14,6 +14,8 @@ import type { Payers } from '../payments/payers.ts'
 import type { ProcessorAccount } from '../processor/port.ts'
 import { findPlane } from '../processor/store.ts'
 import { isPlatformApp } from '../store.ts'
+import { centsToAttos } from '../payments/amounts.ts'
+import { sumStartedFees } from './attempt-store.ts'
 import type { Attempts } from './attempts.ts'
 import { afterFault, feeOf } from './booking.ts'
 import * as store from './collection-store.ts'
@@ -203,11 +205,15 @@ function createPaying(
     return (await payers.place({ billingMode: 'merchant', user, payee, plane })).at
   }
 
-  /** Debt of the app's owner that no invoice covers. Payments in the test plane do not reduce it. */
+  /**
+   * Debt of the app's owner that neither an invoice nor the fee of an undecided charge covers.
+   * Payments in the test plane do not reduce it.
+   */
   async function owedByOwner({ account, plane }: ProcessorAccount, app: AppId): Promise<UsdAttos> {
     const owner = account === null || plane === 'test' ? null : await findOwner(pool, app)
     if (owner === null) return usdAttos(0n)
-    return ledger.uninvoiced(await ledger.readWithin(pool, owner, now()))
+    const owed = ledger.uninvoiced(await ledger.readWithin(pool, owner, now()))
+    return usdAttos(owed - centsToAttos(await sumStartedFees(pool, owner)))
   }
 
   return { pay }

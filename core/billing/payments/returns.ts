@@ -19,7 +19,10 @@ import { centsToAttos, formatCents } from './amounts.ts'
 import * as store from './payment-store.ts'
 import type { OpenReturn, ReturnKind, StoredPayment } from './payment-store.ts'
 
-export interface ReturnsDeps extends Pick<Shared, 'pool' | 'log' | 'metrics' | 'now'> {
+export interface ReturnsDeps extends Pick<
+  Shared,
+  'pool' | 'idempotency' | 'log' | 'metrics' | 'now'
+> {
   readonly processor: Pick<PaymentProcessor, 'readPayment' | 'refund'>
   readonly topUps: Pick<TopUps, 'takeBack' | 'giveBack'>
   /** Books a return of a payment that paid an invoice. */
@@ -48,6 +51,7 @@ const eventTypes: { readonly [Kind in ReturnKind]?: EventType } = {
  */
 export function createReturns({
   pool,
+  idempotency,
   processor,
   topUps,
   bookInvoiceReturn,
@@ -144,10 +148,25 @@ export function createReturns({
   }
 
   /**
-   * Refunds a payment at the processor, then records it. Throws CONFLICT if the amount exceeds the
-   * rest of the payment.
+   * Refunds a payment at the processor, then records it. A repetition returns the first answer.
+   * Throws CONFLICT if the amount exceeds the rest of the payment.
    */
-  async function refund({ payment, cents, requestId, actor }: RefundRequest) {
+  async function refund(request: RefundRequest) {
+    const { payment, cents, requestId: key } = request
+    const { appId, id: paymentId, at } = payment
+    const body = { paymentId, cents: cents === null ? null : String(cents) }
+    const refunded = await idempotency.once({ scope: `refunds:${appId}`, key, body }, (db) =>
+      refundWithin(db, request),
+    )
+    await reconcile(at, payment.processorId)
+    return { paymentId, amount: usdCents(BigInt(refunded)) }
+  }
+
+  /** Returns the refunded cents, as text for the stored answer. */
+  async function refundWithin(
+    db: Db,
+    { payment, cents, requestId, actor }: RefundRequest,
+  ): Promise<string> {
     const state = await processor.readPayment(payment.at, payment.processorId)
     if (state === null)
       throw new DomainError('NOT_FOUND', 'the payment processor no longer has this payment')
@@ -164,15 +183,14 @@ export function createReturns({
       { payment: payment.processorId, amount: usdCents(amount), reference: `${appId}/${id}` },
       `${at.plane}:${appId}:refund:${id}:${requestId}`,
     )
-    await auditSuccess(pool, {
+    await auditSuccess(db, {
       appId,
       actor,
       action: 'payment_refund_requested',
       details: { paymentId: id, amountUsd: formatCents(amount) },
       at: now(),
     })
-    await reconcile(at, payment.processorId)
-    return { paymentId: id, amount: usdCents(amount) }
+    return String(amount)
   }
 
   return { reconcile, bookOpen, refund }

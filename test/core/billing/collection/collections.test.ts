@@ -1,4 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { sumStartedFees } from '../../../../core/billing/collection/attempt-store.ts'
+import { appId, userId } from '../../../../core/shared/ids.ts'
 import { expectRightBooks } from '../../balances/ledger/owner-world.ts'
 import { day, second } from '../../support.ts'
 import {
@@ -116,6 +118,40 @@ describe('the ceiling', () => {
     expect(paid).toBeGreaterThan(0n)
     expect(paid).toBeLessThanOrEqual(usd(1_000))
     await expectRightBooks()
+  }, 60_000)
+
+  it('counts the fees of undecided charges, which a new charge does not take again', async () => {
+    const shop = await world.merchant()
+    const ada = await world.payer(shop)
+    world.stripe.webhooks.plan = () => ({ copies: 0 })
+    world.stripe.faults = ({ method, route }) =>
+      method === 'POST' && route === '/v1/payment_intents' ? { kind: 'reset after' } : undefined
+    const started = async () => {
+      const rows = await world.rows(
+        `select fee_cents from payment_attempts where app_id = $1 and state = 'started' order by created_at`,
+        [shop.appId],
+      )
+      return rows.map((row) => Number(row['fee_cents']))
+    }
+    // 3 tickets at 3.30 USD, less the 5 USD that the platform's Starter plan includes.
+    await world.spend(ada, 3)
+    await expect.poll(started, { timeout: 15_000 }).toEqual([400])
+    const [owner] = await world.rows(
+      `select u.app_id, u.id from end_users u join accounts a on u.external_user_id = 'account:' || a.id where a.email = $1`,
+      [shop.email],
+    )
+    const fees = (of: { appId: unknown; userId: unknown }) =>
+      sumStartedFees(world.sql, {
+        appId: appId(String(of.appId)),
+        userId: userId(String(of.userId)),
+      })
+    expect(await fees({ appId: owner?.['app_id'], userId: owner?.['id'] })).toBe(400n)
+    expect(await fees(ada.user)).toBe(0n)
+    world.stripe.faults = () => undefined
+    world.stripe.webhooks.plan = () => ({})
+    world.clock.advance(130 * second)
+    await untilStates(world, ada, ['paid'])
+    expect(await fees({ appId: owner?.['app_id'], userId: owner?.['id'] })).toBe(0n)
   }, 60_000)
 
   it('takes the money of one app in its own account only', async () => {

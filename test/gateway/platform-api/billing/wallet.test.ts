@@ -319,6 +319,10 @@ describe('refund', () => {
     const refund = { clientId: app.clientId, paymentId: row?.id ?? '', idempotencyKey: 'r-1' }
     const done = await operator.payments.refundPayment({ ...refund, amountUsd: undefined })
     expect(done.refundedUsd).toBe('15.00')
+    expect(await operator.payments.refundPayment({ ...refund, amountUsd: undefined })).toEqual(done)
+    await expect(
+      operator.payments.refundPayment({ ...refund, amountUsd: '1' }),
+    ).rejects.toMatchObject({ reason: 'IDEMPOTENCY_CONFLICT' })
     await until(async () => (await balanceOf(app)) === '5000000')
     await expect(
       operator.payments.refundPayment({ ...refund, amountUsd: '1', idempotencyKey: 'r-2' }),
