@@ -39,6 +39,9 @@ export interface RefundRequest {
 }
 
 const openMax = 500
+const readingsMax = 5
+const returnKinds = ['refund', 'refund_failed', 'dispute', 'dispute_won'] as const
+
 /** Events of returns. Money that comes again has none. */
 const eventTypes: { readonly [Kind in ReturnKind]?: EventType } = {
   refund: 'payment.refunded',
@@ -66,32 +69,48 @@ export function createReturns({
     registers: [metrics],
   })
   registerGauge({ pool, metrics, now })
-  startAtZero(returns, { kind: ['refund', 'refund_failed', 'dispute', 'dispute_won'] })
+  startAtZero(returns, { kind: [...returnKinds] })
 
   /** Reads a payment and records what went back since. Returns a word for the log of events. */
   async function reconcile(at: ProcessorAccount, processorId: string): Promise<string> {
     const stored = await store.findByProcessorId(pool, processorId, at)
     if (stored === null) return 'unknown'
-    const payment = await processor.readPayment(at, processorId)
-    if (payment === null) return 'unknown'
-    const isOld = findNews(payment, await store.sumReturns(pool, stored)).length === 0
-    const kinds = isOld ? [] : await tx(pool, (db) => record(db, stored))
+    const kinds = await recordNews(stored)
+    if (kinds === null) return 'unknown'
     for (const kind of kinds) returns.inc({ kind })
     for (const open of await store.listOpenReturnsOf(pool, stored)) await bookOne(open)
     return kinds.length === 0 ? 'unchanged' : kinds.join(', ')
   }
 
   /**
-   * Records what the processor reports and core does not have. Reads the payment under its lock,
-   * because an older reading would undo what a newer one recorded.
+   * Records what the processor reports and core does not have; null if the processor does not know
+   * the payment. Reads again if something was recorded since the reading began, because an older
+   * reading would undo what a newer one recorded. Throws UNAVAILABLE if that happens too often.
    */
-  async function record(db: Db, stored: StoredPayment): Promise<ReturnKind[]> {
+  async function recordNews(stored: StoredPayment): Promise<ReturnKind[] | null> {
+    for (let i = 0; i < readingsMax; i++) {
+      const known = await store.sumReturns(pool, stored)
+      const payment = await processor.readPayment(stored.at, stored.processorId)
+      if (payment === null) return null
+      const news = findNews(payment, known)
+      if (news.length === 0) return []
+      if (await tx(pool, (db) => record(db, stored, { known, news })))
+        return news.map(({ kind }) => kind)
+    }
+    throw new DomainError('UNAVAILABLE', 'other returns of the payment are being recorded')
+  }
+
+  /** Returns false, and records nothing, if the recorded returns are no longer `known`. */
+  async function record(
+    db: Db,
+    stored: StoredPayment,
+    { known, news }: { readonly known: ReturnSums; readonly news: readonly ReturnChange[] },
+  ): Promise<boolean> {
     await store.lockPayment(db, stored)
-    const payment = await processor.readPayment(stored.at, stored.processorId)
-    if (payment === null) return []
-    const news = findNews(payment, await store.sumReturns(db, stored))
+    const sums = await store.sumReturns(db, stored)
+    if (returnKinds.some((kind) => sums[kind] !== known[kind])) return false
     for (const change of news) await insert(db, stored, change)
-    return news.map(({ kind }) => kind)
+    return true
   }
 
   async function insert(
@@ -219,16 +238,16 @@ function registerGauge({
   )
 }
 
+/** Recorded cents of each kind. */
+type ReturnSums = Readonly<Record<ReturnKind, bigint>>
+
 interface ReturnChange {
   readonly kind: ReturnKind
   readonly amount: bigint
 }
 
 /** Returns by how much the processor's totals differ from the recorded returns. */
-function findNews(
-  { refunded, disputed }: Payment,
-  sums: Readonly<Record<ReturnKind, bigint>>,
-): ReturnChange[] {
+function findNews({ refunded, disputed }: Payment, sums: ReturnSums): ReturnChange[] {
   const known = {
     refund: sums.refund - sums.refund_failed,
     dispute: sums.dispute - sums.dispute_won,
