@@ -69,6 +69,38 @@ export const readTransactions = (payer: Payer, cursor: string) =>
     }),
   )
 
+/** Changes of what owners and platform admins may set. Absent members stay. */
+interface BillingChange {
+  readonly billingMode?: Processor['billingMode']
+  /** Null for the deployment's. */
+  readonly endUserCap?: number | null
+  /** Null for none. */
+  readonly platformCutPercent?: number | null
+}
+
+export const billingSettingsQuery = (clientId: string) =>
+  queryOptions({
+    queryKey: [...keyOf(clientId), 'settings'],
+    queryFn: () =>
+      unwrap(
+        api.GET('/api/v1/apps/{clientId}/billing/settings', { params: { path: { clientId } } }),
+      ),
+  })
+
+/** Wallets are not read again: in another mode, this view shows those of other payers. */
+export const useUpdateBillingSettings = (clientId: string) =>
+  useChange(
+    [
+      processorQuery(clientId).queryKey,
+      billingSettingsQuery(clientId).queryKey,
+      ...['app', 'billing', 'billing-state'].map((name) => [name, clientId]),
+    ],
+    (body: BillingChange) => {
+      const params = { path: { clientId } }
+      return unwrap(api.PUT('/api/v1/apps/{clientId}/billing/settings', { params, body }))
+    },
+  )
+
 export const overageQuery = (clientId: string) =>
   queryOptions({
     queryKey: [...keyOf(clientId), 'overage'],

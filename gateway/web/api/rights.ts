@@ -5,10 +5,12 @@ import { appQuery, sessionQuery } from './queries.ts'
 export function useRights(clientId: string) {
   const { data: app } = useQuery(appQuery(clientId))
   const { data: session } = useQuery(sessionQuery)
+  const isPlatformAdmin = session?.isPlatformAdmin ?? false
   return {
+    isPlatformAdmin,
     canEdit: app?.canEdit ?? false,
     /** Only owners add, change and remove owners. */
-    canOwn: app?.role === 'owner' || (session?.isPlatformAdmin ?? false),
+    canOwn: app?.role === 'owner' || isPlatformAdmin,
     accountId: session?.accountId,
   }
 }

@@ -44,10 +44,6 @@ export function Connection({ processor, canOwn }: ConnectionProps): ReactNode {
             <dt>Is paid out</dt>
             <dd>{yes(processor.payoutsEnabled)}</dd>
           </div>
-          <div>
-            <dt>Who pays for users</dt>
-            <dd>{processor.billingMode === 'merchant' ? 'users, to this app' : 'the owner'}</dd>
-          </div>
           {connectedAt !== null && (
             <div>
               <dt>Connected</dt>

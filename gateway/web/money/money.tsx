@@ -18,14 +18,16 @@ import { Ceiling } from './ceiling.tsx'
 import { Changes } from './changes.tsx'
 import { Connection } from './connection.tsx'
 import { OwnerPlans } from './owner-plan.tsx'
+import { PlatformTerms } from './platform-terms.tsx'
 import { Statements } from './statements.tsx'
 import { Transactions } from './transactions.tsx'
+import { WhoPays } from './who-pays.tsx'
 
 /** What a payer has and owes, how it is collected, and where the money goes. */
 export function Money(): ReactNode {
   const { clientId } = useParams({ from: '/$clientId/money' })
   const { user: externalUserId } = useSearch({ from: '/$clientId/money' })
-  const { canEdit, canOwn } = useRights(clientId)
+  const { canEdit, canOwn, isPlatformAdmin } = useRights(clientId)
   const processor = useQuery(processorQuery(clientId))
   const navigate = useNavigate({ from: '/$clientId/money' })
   return (
@@ -34,6 +36,7 @@ export function Money(): ReactNode {
         {(data) => (
           <>
             <Connection processor={data} canOwn={canOwn} />
+            {!data.isPlatformOwned && <WhoPays processor={data} canOwn={canOwn} />}
             {data.billingMode === 'merchant' && (
               <UserChoice
                 key={externalUserId}
@@ -50,6 +53,7 @@ export function Money(): ReactNode {
             )}
             <Ceiling clientId={clientId} canEdit={canEdit} />
             <Statements clientId={clientId} />
+            {isPlatformAdmin && <PlatformTerms clientId={clientId} />}
           </>
         )}
       </Answer>

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { Page } from 'playwright-core'
-import { GrantType } from '../../../proto/oauth.ts'
 import { basic } from '../../../deploy/cli/client.ts'
 import {
   confirmTyped,
@@ -16,9 +15,10 @@ import { registerSecret } from '../../support/run/secrecy.ts'
 type Answer = Record<string, string>
 
 describe.runIf(executablePath)("a person's own use of an app", () => {
-  const { quickstart, clientId, open, logIn, owner, show, inviteViewer, spend } = setUpDashboard({
-    DEVICE_POLL_SECONDS: '1',
-  })
+  const { quickstart, clientId, open, logIn, owner, show, inviteViewer, useAsViewer, spend } =
+    setUpDashboard({
+      DEVICE_POLL_SECONDS: '1',
+    })
   beforeAll(inviteViewer)
   let refreshToken = ''
   let externalUserId = ''
@@ -91,17 +91,8 @@ describe.runIf(executablePath)("a person's own use of an app", () => {
     const admin = await owner()
     const path = `/api/v1/apps/${clientId()}`
     expect(await send(admin, { method: 'PUT', path, body: { loginPolicy: 'anyone' } })).toBe(200)
-    const started = await oidc('/device/auth', {})
-    const page = await open(`/oidc/device?user_code=${started['user_code']}`)
-    await logIn(page, person.email, person.password)
-    await page.getByRole('button', { name: 'Continue' }).click()
-    await page.getByRole('button', { name: 'Connect the device' }).click()
-    await page.getByText('The device is connected').waitFor()
-    const device_code = started['device_code'] ?? ''
-    const tokens = await oidc('/token', { grant_type: GrantType.deviceCode, device_code })
-    refreshToken = registerSecret(tokens['refresh_token'] ?? '')
-    registerSecret(tokens['access_token'] ?? '')
-    await show(page, '/me')
+    refreshToken = await useAsViewer()
+    const page = await openMine()
     await page.getByRole('row', { name: /Demo .* active/ }).waitFor()
     externalUserId = await page.evaluate(
       `fetch('/api/v1/session').then((answer) => answer.json()).then((session) => 'user:' + session.accountId)`,

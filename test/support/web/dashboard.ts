@@ -4,6 +4,7 @@ import { type Browser, type BrowserContext, type Page, chromium } from 'playwrig
 import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { findServiceToken } from '../../../deploy/local/data-dir.ts'
 import { basic, connectCore } from '../../../deploy/cli/client.ts'
+import { GrantType } from '../../../proto/oauth.ts'
 import { type TestService, startTestService } from '../deployment/service.ts'
 import { registerSecret } from '../run/secrecy.ts'
 import { signedTicket } from '../usage/signed-ticket.ts'
@@ -113,6 +114,26 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
         const invited = { clientId: clientId(), email: viewer.email, role: 'viewer' }
         await core.management.upsertMember(invited)
       }),
+    /** Logs the viewer in to the app on a device, which makes it a user. Returns the refresh token. */
+    useAsViewer: async (): Promise<string> => {
+      const { issuer } = quickstart()
+      const post = async (path: string, fields: Record<string, string>) => {
+        const body = new URLSearchParams({ client_id: clientId(), ...fields })
+        const answer = await fetch(issuer + path, { method: 'POST', body })
+        const texts: Record<string, string> = JSON.parse(await answer.text())
+        return texts
+      }
+      const started = await post('/device/auth', {})
+      const page = await open(`/oidc/device?user_code=${started['user_code']}`)
+      await logIn(page, viewer.email, viewer.password)
+      await page.getByRole('button', { name: 'Continue' }).click()
+      await page.getByRole('button', { name: 'Connect the device' }).click()
+      await page.getByText('The device is connected').waitFor()
+      const device_code = started['device_code'] ?? ''
+      const tokens = await post('/token', { grant_type: GrantType.deviceCode, device_code })
+      registerSecret(tokens['access_token'] ?? '')
+      return registerSecret(tokens['refresh_token'] ?? '')
+    },
     /** Inserts users `row-0001` to `row-NNNN`, the oldest of the app, faster than the API creates them. */
     seedUsers: async (count: number): Promise<void> => {
       const database = new Client({ connectionString: running.env['DATABASE_URL'] })
