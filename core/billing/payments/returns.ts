@@ -109,29 +109,8 @@ export function createReturns({
     await store.lockPayment(db, stored)
     const sums = await store.sumReturns(db, stored)
     if (returnKinds.some((kind) => sums[kind] !== known[kind])) return false
-    for (const change of news) await insert(db, stored, change)
+    for (const change of news) await insert(db, stored, { ...change, createdAt: now() })
     return true
-  }
-
-  async function insert(
-    db: Db,
-    { appId, userId, id: paymentId }: StoredPayment,
-    { kind, amount }: ReturnChange,
-  ): Promise<void> {
-    const createdAt = now()
-    const id = uuidV7(createdAt.getTime())
-    const row = { appId, userId, id, paymentId, kind, amount: usdCents(amount), createdAt }
-    await store.insertReturn(db, row)
-    await auditSuccess(db, {
-      appId,
-      actor: { name: 'payment processor' },
-      action: `payment_${kind}`,
-      details: { paymentId, userId, amountUsd: formatCents(amount) },
-      at: createdAt,
-    })
-    const type = eventTypes[kind]
-    const data = { paymentId, amountUsd: formatCents(amount) }
-    if (type !== undefined) await emit(db, { appId, userId, type, data, at: createdAt })
   }
 
   /** Books returns that wait for calls to end. Run it again and again; it keeps what it cannot book. */
@@ -216,6 +195,26 @@ export function createReturns({
 }
 
 export type Returns = ReturnType<typeof createReturns>
+
+async function insert(
+  db: Db,
+  { appId, userId, id: paymentId }: StoredPayment,
+  { kind, amount, createdAt }: ReturnChange & { readonly createdAt: Date },
+): Promise<void> {
+  const id = uuidV7(createdAt.getTime())
+  const row = { appId, userId, id, paymentId, kind, amount: usdCents(amount), createdAt }
+  await store.insertReturn(db, row)
+  await auditSuccess(db, {
+    appId,
+    actor: { name: 'payment processor' },
+    action: `payment_${kind}`,
+    details: { paymentId, userId, amountUsd: formatCents(amount) },
+    at: createdAt,
+  })
+  const type = eventTypes[kind]
+  const data = { paymentId, amountUsd: formatCents(amount) }
+  if (type !== undefined) await emit(db, { appId, userId, type, data, at: createdAt })
+}
 
 function registerGauge({
   pool,
