@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { insertRequests } from '../../../../core/billing/collection/collection-store.ts'
 import { expectRightBooks } from '../../balances/ledger/owner-world.ts'
-import { second } from '../../support.ts'
+import { day, second } from '../../support.ts'
 import { type CollectionWorld, type Payer, startCollections } from './world.ts'
 
 /** Money that goes back after it paid an invoice, and charges that only the processor knows. */
@@ -154,6 +155,10 @@ describe('a dispute of an invoice payment', () => {
 
   it('that is won is owed no longer', async () => {
     const { ada, paymentId } = await paidPayer()
+    // A user has one request at a time: no invoice over the dispute is raised before it is won.
+    const dueAt = new Date(world.clock.now().getTime() + day)
+    const later = { ...ada.user, reason: 'ceiling', withUsage: true, dueAt } as const
+    expect(await insertRequests(world.sql, [later], world.clock.now())).toBe(1)
     const { id } = world.stripe.dispute(ada.at, paymentId)
     await untilBooked(ada, 1)
     world.stripe.closeDispute(ada.at, id, 'won')
