@@ -52,16 +52,9 @@ const eventTypes: { readonly [Kind in ReturnKind]?: EventType } = {
  * Money that went back. The processor's totals decide: what they exceed of the recorded returns is
  * a new return, so a lost, doubled or late event changes nothing.
  */
-export function createReturns({
-  pool,
-  idempotency,
-  processor,
-  topUps,
-  bookInvoiceReturn,
-  log,
-  metrics,
-  now,
-}: ReturnsDeps) {
+export function createReturns(deps: ReturnsDeps) {
+  const { pool, idempotency, processor, metrics, now } = deps
+  const { bookOne, bookOpen } = createReturnBooking(deps)
   const returns = new Counter({
     name: 'tollgate_billing_returns_total',
     help: 'Refunds and disputes of payments, failed refunds, and disputes that were won',
@@ -111,38 +104,6 @@ export function createReturns({
     if (returnKinds.some((kind) => sums[kind] !== known[kind])) return false
     for (const change of news) await insert(db, stored, { ...change, createdAt: now() })
     return true
-  }
-
-  /** Books returns that wait for calls to end. Run it again and again; it keeps what it cannot book. */
-  async function bookOpen(): Promise<void> {
-    for (const open of await store.listOpenReturns(pool, openMax)) await bookOne(open)
-  }
-
-  async function bookOne(open: OpenReturn): Promise<void> {
-    await tx(pool, (db) => book(db, open)).catch(async (error: unknown) => {
-      log.error({ err: error, appId: open.appId, returnId: open.id }, 'a return was not booked')
-      await store.saveTried(pool, open, now())
-    })
-  }
-
-  async function book(db: Db, open: OpenReturn): Promise<void> {
-    const { appId, userId, id, creditId, kind, paymentId } = open
-    if (!(await store.markBooked(db, open, now()))) return
-    const amount = centsToAttos(open.amount)
-    if (creditId === null) return bookInvoiceReturn(db, open)
-    const reason = `${kind.replace('_', ' ')}: payment ${paymentId}`
-    if (kind === 'dispute_won' || kind === 'refund_failed') {
-      await topUps.giveBack(db, { user: { appId, userId }, creditId, amount, returnId: id, reason })
-      return
-    }
-    const isBooked = await topUps.takeBack(db, {
-      user: open,
-      creditId,
-      amount,
-      returnId: id,
-      reason,
-    })
-    if (!isBooked) await store.markOpen(db, open, now())
   }
 
   /**
@@ -195,6 +156,43 @@ export function createReturns({
 }
 
 export type Returns = ReturnType<typeof createReturns>
+
+/** Takes recorded returns out of the ledger. */
+function createReturnBooking({ pool, topUps, bookInvoiceReturn, log, now }: ReturnsDeps) {
+  /** Books returns that wait for calls to end. Run it again and again; it keeps what it cannot book. */
+  async function bookOpen(): Promise<void> {
+    for (const open of await store.listOpenReturns(pool, openMax)) await bookOne(open)
+  }
+
+  async function bookOne(open: OpenReturn): Promise<void> {
+    await tx(pool, (db) => book(db, open)).catch(async (error: unknown) => {
+      log.error({ err: error, appId: open.appId, returnId: open.id }, 'a return was not booked')
+      await store.saveTried(pool, open, now())
+    })
+  }
+
+  async function book(db: Db, open: OpenReturn): Promise<void> {
+    const { appId, userId, id, creditId, kind, paymentId } = open
+    if (!(await store.markBooked(db, open, now()))) return
+    const amount = centsToAttos(open.amount)
+    if (creditId === null) return bookInvoiceReturn(db, open)
+    const reason = `${kind.replace('_', ' ')}: payment ${paymentId}`
+    if (kind === 'dispute_won' || kind === 'refund_failed') {
+      await topUps.giveBack(db, { user: { appId, userId }, creditId, amount, returnId: id, reason })
+      return
+    }
+    const isBooked = await topUps.takeBack(db, {
+      user: open,
+      creditId,
+      amount,
+      returnId: id,
+      reason,
+    })
+    if (!isBooked) await store.markOpen(db, open, now())
+  }
+
+  return { bookOne, bookOpen }
+}
 
 async function insert(
   db: Db,
