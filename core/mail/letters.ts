@@ -1,6 +1,9 @@
 import type { MailKind } from './kinds.ts'
 import { type Letter, quoteName } from './letter.ts'
 
+/** Who uses a secret: a client of the app, its own signer, or the receiver of a webhook. */
+export type SecretHolder = 'client' | 'signer' | 'webhook'
+
 /** The facts of a mail, by kind. */
 export interface MailFacts {
   /** `url` has the token that sets the password once; null for an account without a password. */
@@ -25,6 +28,8 @@ export interface MailFacts {
     readonly appName: string
     readonly clientId: string
     readonly expiresAt: Date
+    readonly holder: SecretHolder
+    readonly endpointId: string | null
   }
   readonly webhook_disabled: {
     readonly appName: string
@@ -114,10 +119,10 @@ const templates: { readonly [Kind in MailKind]: (facts: MailFacts[Kind], site: s
       reason: payerReason,
     }),
 
-    secret_expiring: ({ appName, clientId, expiresAt }, site) => ({
+    secret_expiring: ({ appName, expiresAt, ...secret }, site) => ({
       subject: `A secret of ${quoteName(appName)} expires`,
       paragraphs: [
-        `A secret of the client ${clientId} of the app "${quoteName(appName)}" expires on ${toMinute(expiresAt)}. Programs that use it are refused then.`,
+        `A secret of ${nameHolder(secret)} of the app "${quoteName(appName)}" expires on ${toMinute(expiresAt)}. ${secret.holder === 'webhook' ? 'Deliveries are no longer signed with it then.' : 'Programs that use it are refused then.'}`,
         'If they already use a newer secret, there is nothing to do.',
       ],
       link: { label: 'Open the dashboard', url: `${site}/app` },
@@ -136,6 +141,12 @@ const templates: { readonly [Kind in MailKind]: (facts: MailFacts[Kind], site: s
       reason: ownerReason,
     }),
   }
+
+function nameHolder(secret: Omit<MailFacts['secret_expiring'], 'appName' | 'expiresAt'>): string {
+  if (secret.holder === 'signer') return 'the signer'
+  if (secret.holder === 'webhook') return `the webhook endpoint ${secret.endpointId}`
+  return `the client ${secret.clientId}`
+}
 
 /** Whole cents, rounded down. */
 function toDollars(micros: string): string {

@@ -1,4 +1,5 @@
 import { type Db, many, maybeOne, sql } from '../lib/sql.ts'
+import type { SecretHolder } from './letters.ts'
 import { type AppId, type UserKey, ownerAccountPrefix } from '../shared/ids.ts'
 
 /** Reads who is told about an app. Writes nothing. */
@@ -40,7 +41,11 @@ export const listOwners = (db: Db, app: AppId): Promise<OwnerAddress[]> =>
 export interface ExpiringSecret extends OwnerAddress {
   /** Names the mail about this secret to this owner. */
   readonly once: string
+  readonly holder: SecretHolder
+  /** The client with the secret; for other holders the app's public client. */
   readonly clientId: string
+  /** The webhook endpoint with the secret; null for other holders. */
+  readonly endpointId: string | null
   readonly expiresAt: Date
 }
 
@@ -52,15 +57,30 @@ export const listExpiringSecrets = (
   many<ExpiringSecret>(
     db,
     sql`
-    select 'secret:' || s.id || ':' || a.email as once, a.email, p.name as "appName",
-           s.client_id as "clientId", s.expires_at as "expiresAt"
-    from client_secrets s
-    join clients c on c.client_id = s.client_id
-    join apps p on p.id = c.app_id and p.status <> 'deleted'
+    with ending as (
+      select s.id::text as id, c.app_id, 'client' as holder, s.client_id, null::uuid as endpoint_id, s.expires_at
+      from client_secrets s
+      join clients c on c.client_id = s.client_id
+      where s.expires_at > ${at} and s.expires_at <= ${until}
+      union all
+      select s.id, g.app_id, 'signer', c.client_id, null, s.ends_at
+      from signer_secrets s
+      join signers g on g.id = s.signer_id
+      join clients c on c.app_id = g.app_id and c.kind = 'public'
+      where s.ends_at > ${at} and s.ends_at <= ${until}
+      union all
+      select s.id::text, s.app_id, 'webhook', c.client_id, s.endpoint_id, s.ends_at
+      from webhook_secrets s
+      join clients c on c.app_id = s.app_id and c.kind = 'public'
+      where s.ends_at > ${at} and s.ends_at <= ${until}
+    )
+    select 'secret:' || s.id || ':' || a.email as once, a.email, p.name as "appName", s.holder,
+           s.client_id as "clientId", s.endpoint_id as "endpointId", s.expires_at as "expiresAt"
+    from ending s
+    join apps p on p.id = s.app_id and p.status <> 'deleted'
     join members m on m.app_id = p.id and m.role = 'owner'
     join accounts a on a.id = m.account_id
-    where s.expires_at > ${at} and s.expires_at <= ${until}
-      and not exists (select from mails x where x.once = 'secret:' || s.id || ':' || a.email)
+    where not exists (select from mails x where x.once = 'secret:' || s.id || ':' || a.email)
     order by s.expires_at, s.id, a.id
     limit ${limit}`,
   )

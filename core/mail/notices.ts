@@ -59,10 +59,9 @@ export function createNotices({ pool, now, mails }: NoticesDeps) {
     const at = now()
     const until = addSeconds(at, secretSeconds)
     const secrets = await store.listExpiringSecrets(pool, { at, until, limit: secretsAtOnce })
-    for (const { once, email, appName, clientId, expiresAt } of secrets)
+    for (const { once, email, ...secret } of secrets)
       await tx(pool, async (db) => {
-        const content = { kind: 'secret_expiring', appName, clientId, expiresAt } as const
-        await mails.send(db, { email, content, once })
+        await mails.send(db, { email, content: { kind: 'secret_expiring', ...secret }, once })
       })
   }
 

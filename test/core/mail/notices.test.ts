@@ -114,6 +114,35 @@ describe('mails to owners', () => {
     expect(rows).toHaveLength(1)
   })
 
+  it("report the ends of an app's signer and webhook secrets, once each", async () => {
+    const app = await real.newApp('holder')
+    const post = async (path: string, body: object) => {
+      const answer = await fetch(`${real.url}/api/v1/apps/${app.clientId}/${path}`, {
+        method: 'POST',
+        headers: { ...app.session, 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      })
+      expect(answer.status).toBeLessThan(300)
+      const made = asRecord(await answer.json())
+      if (typeof made['secret'] === 'string') registerSecret(made['secret'])
+      return made
+    }
+    await post('signer-secrets', { purpose: 'decisions' })
+    await post('signer-secrets', { purpose: 'decisions', overlapSeconds: 3_600 })
+    const hook = { url: 'https://shop.example/hooks', signing: 'hmac' }
+    const endpoint = String(asRecord((await post('webhook-endpoints', hook))['endpoint'])['id'])
+    await post(`webhook-endpoints/${endpoint}/rotate-secret`, {})
+    const subject = 'A secret of holder expires'
+    expect(await waitFor('holder@example.com', 2)).toEqual([subject, subject])
+    const texts = smtp.to('holder@example.com').map(({ text }) => text.replaceAll(/\s+/g, ' '))
+    expect(texts.filter((text) => text.includes('A secret of the signer of the app'))).toHaveLength(
+      1,
+    )
+    const hooks = texts.filter((text) => text.includes(`the webhook endpoint ${endpoint} of`))
+    expect(hooks).toHaveLength(1)
+    expect(hooks[0]).toContain('Deliveries are no longer signed with it then.')
+  })
+
   it('about secrets are bounded by themselves, and a mail over the bound is not tried again', async () => {
     const app = await real.newApp('bounded')
     const email = 'bounded@example.com'
