@@ -36,7 +36,7 @@ export function createMeteringRpc({ metering }: { metering: Metering }) {
     getMeteringStatus: rpc(
       orOperator(platformAdmin(), operator()),
       async (_request: pb.GetMeteringStatusRequest) => {
-        const { streams, unpriced, oldestUnpriced, quarantined, usableRate } =
+        const { streams, unpriced, oldestUnpriced, quarantined, usableRate, newestTicket } =
           await metering.status()
         return {
           streams: streams.map((stream) => ({
@@ -52,6 +52,12 @@ export function createMeteringRpc({ metering }: { metering: Metering }) {
           quarantinedEvents: String(quarantined),
           usableRate: usableRate ? toRate(usableRate) : undefined,
           oldestUnpricedAt: oldestUnpriced?.toISOString(),
+          newestTicket: newestTicket
+            ? {
+                signedAt: newestTicket.signedAt.toISOString(),
+                receivedAt: newestTicket.receivedAt.toISOString(),
+              }
+            : undefined,
         }
       },
     ),

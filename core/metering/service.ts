@@ -11,6 +11,7 @@ import type { EventSource } from './collector/collector.ts'
 import type { MeteringConfig } from './config.ts'
 import type { Charge, SettlementSums } from './ingest/charges.ts'
 import type { IngestedBatch } from './ingest/ingest.ts'
+import { findNewestTicket } from './ingest/newest-store.ts'
 import { createPartitions } from './ingest/partition-store.ts'
 import { createIngestion } from './ingestion.ts'
 import { createLossMetrics } from './loss/metrics.ts'
@@ -155,6 +156,7 @@ export function createMetering(deps: MeteringDeps) {
     oldestUnpriced: await oldestUnpriced(pool),
     quarantined: await countQuarantined(pool),
     usableRate: await rates.usable(),
+    newestTicket: await findNewestTicket(pool, now()),
   })
 
   return {

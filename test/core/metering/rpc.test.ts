@@ -95,6 +95,10 @@ describe('metering service', () => {
       ],
       unpricedTickets: '0',
       quarantinedEvents: '2',
+      newestTicket: {
+        signedAt: '2026-09-14T10:21:00.000Z',
+        receivedAt: '2026-09-14T10:20:00.000Z',
+      },
       usableRate: {
         usdPerEth: '3000.5',
         source: 'manual:desk',
