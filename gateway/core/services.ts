@@ -35,6 +35,7 @@ import { CheckService } from '../../proto/gen/es/tollgate/books/v1/checks_pb.ts'
 import { OutboxService } from '../../proto/gen/es/tollgate/metering/v1/outbox_pb.ts'
 import { QuarantineService } from '../../proto/gen/es/tollgate/metering/v1/quarantine_pb.ts'
 import { CatalogService } from '../../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
+import { DiscoveryService } from '../../proto/gen/es/tollgate/plans/v1/discovery_pb.ts'
 import { PlanService } from '../../proto/gen/es/tollgate/plans/v1/plans_pb.ts'
 import { SubscriptionService } from '../../proto/gen/es/tollgate/plans/v1/subscriptions_pb.ts'
 import { ReadinessService } from '../../proto/gen/es/tollgate/shared/v1/readiness_pb.ts'
@@ -67,6 +68,7 @@ export const services = {
   creditQuotas: CreditQuotaService,
   decisions: DecisionService,
   devices: DeviceService,
+  discovery: DiscoveryService,
   grants: GrantService,
   holds: HoldService,
   invoices: InvoiceService,

@@ -42,6 +42,7 @@ import { keyRoutes } from './keys/keys.ts'
 import { validateRoutes } from './keys/validate.ts'
 import { oidcRoutes } from './oidc/oidc.ts'
 import { Success } from './schemas.ts'
+import { catalogRoutes } from './plans/catalog.ts'
 import { planRoutes } from './plans/plans.ts'
 import { sessionRoutes } from './session.ts'
 import { decisionRoutes } from './signer/decisions.ts'
@@ -141,6 +142,7 @@ const nouns = [
   manifestRoutes,
   discoveryProfileRoutes,
   planRoutes,
+  catalogRoutes,
   appKeyRoutes,
   operateRoutes,
   meRoutes,

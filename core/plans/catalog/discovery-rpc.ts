@@ -1,7 +1,15 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/plans/v1/discovery.ts'
 import type { AppId } from '../../shared/ids.ts'
-import { operator, operatorWrite } from '../../rpc/guards.ts'
+import type { AccountCaller, MemberCaller } from '../../rpc/callers.ts'
+import {
+  type Guard,
+  member,
+  operator,
+  operatorWrite,
+  orOperator,
+  platformAdmin,
+} from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Shared } from '../../shared/shared.ts'
 import { toCapability } from './discovery.ts'
@@ -18,10 +26,21 @@ export interface DiscoveryRpcDeps extends Pick<Shared, 'pool' | 'now'> {
   readonly appOf: (clientId: string) => Promise<AppId>
 }
 
+/** A member of the named app, or a platform admin for the catalogue alone. */
+const reader: Guard<MemberCaller | AccountCaller> = {
+  ...member('read'),
+  admit: (request, authenticator) =>
+    (request.clientId === undefined ? platformAdmin() : member('read')).admit(
+      request,
+      authenticator,
+    ),
+}
+
 /**
- * Discovery service for operators: lists offers, refreshes the catalogue, adds and removes entries.
+ * Discovery service for operators, and for members who read it: lists offers, refreshes the catalogue, adds and removes entries.
  */
-export function createDiscoveryRpc({ pool, now, pipelines, url, reader, appOf }: DiscoveryRpcDeps) {
+export function createDiscoveryRpc(deps: DiscoveryRpcDeps) {
+  const { pool, now, pipelines, url, appOf } = deps
   const renderRead = (read: store.CatalogRead | null): pb.CatalogRead | undefined =>
     url === null
       ? undefined
@@ -47,12 +66,12 @@ export function createDiscoveryRpc({ pool, now, pipelines, url, reader, appOf }:
   }
 
   const discoveryService: Handlers<pb.DiscoveryServiceServer> = {
-    listOffers: rpc(operator(), async (request: pb.ListOffersRequest) => ({
+    listOffers: rpc(orOperator(reader, operator()), async (request: pb.ListOffersRequest) => ({
       offers: await list(request),
       read: renderRead(url === null ? null : await store.findRead(pool, url)),
     })),
     refreshOffers: rpc(operatorWrite(), async () => ({
-      read: renderRead(await reader.refresh()),
+      read: renderRead(await deps.reader.refresh()),
     })),
     createOffer: rpc(operatorWrite(), async (request: pb.CreateOfferRequest) => {
       const offer = offerOf(request)

@@ -22,6 +22,15 @@ const IngestStatus = named(
     ),
     unpricedTickets: count('Tickets that wait for a price of ETH.'),
     oldestUnpricedAt: Type.Optional(Instant('Signing time of the oldest of them.')),
+    newestTicket: Type.Optional(
+      Type.Object(
+        {
+          signedAt: Instant("By the signer's clock."),
+          receivedAt: Instant('When core booked its event.'),
+        },
+        { description: 'Of the last 16 minutes; absent without one.' },
+      ),
+    ),
     quarantinedEvents: count('Open events in quarantine.'),
     usableRate: Type.Optional(
       Type.Object({

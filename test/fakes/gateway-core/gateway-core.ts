@@ -24,6 +24,7 @@ import * as metering from '../../../proto/gen/ts-proto/tollgate/metering/v1/mete
 import * as checks from '../../../proto/gen/ts-proto/tollgate/books/v1/checks.ts'
 import * as outbox from '../../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
 import * as reconciliation from '../../../proto/gen/ts-proto/tollgate/billing/v1/reconciliation.ts'
+import * as discovery from '../../../proto/gen/ts-proto/tollgate/plans/v1/discovery.ts'
 import * as quarantine from '../../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import * as readiness from '../../../proto/gen/ts-proto/tollgate/shared/v1/readiness.ts'
 import * as decisions from '../../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
@@ -84,6 +85,7 @@ const services: ServiceDefinition[] = [
   whatif.WhatIfServiceService,
   signers.AppSecretServiceService,
   decisions.DecisionServiceService,
+  discovery.DiscoveryServiceService,
   quarantine.QuarantineServiceService,
   reconciliation.ProcessorReconciliationServiceService,
   escrow.HoldServiceService,

@@ -49,6 +49,7 @@ const routes: { method: string; path: string; json?: unknown; answer?: number }[
   { method: 'POST', path: '/outbox/retry', json: {} },
   { method: 'GET', path: '/holds' },
   { method: 'GET', path: '/losses' },
+  { method: 'GET', path: '/catalog' },
   { method: 'GET', path: '/signing-keys' },
   { method: 'POST', path: '/signing-keys/rotate', json: {}, answer: 409 },
   { method: 'GET', path: '/apps' },
