@@ -184,6 +184,7 @@ function createAppServices(
       management,
       members,
       invitations,
+      idempotency: shared.idempotency,
       starterUsdMicros,
       appCreation,
       routing: { publicUrl, issuer, ...deployment },

@@ -50,6 +50,14 @@ export interface NewApp {
   readonly isPlatformOwned: boolean
 }
 
+/** A reply that is stored for repetitions is JSON, so the instant is text. */
+interface InsertedApp extends Omit<CreatedApp, 'createdAt'> {
+  readonly createdAt: string
+}
+
+/** Runs the work in a transaction, or returns the reply that it gave before. */
+export type RunOnce = (work: (db: Db) => Promise<InsertedApp>) => Promise<InsertedApp>
+
 export interface CreatedApp {
   readonly id: AppId
   readonly clientId: ClientId
@@ -78,9 +86,19 @@ export function createApps(deps: Deps) {
 
   /**
    * Creates the app, both clients, a client secret, the Starter plan and the owner in one
-   * transaction.
+   * transaction, which `run` may answer with the reply to an earlier request.
    */
-  async function create(request: NewApp): Promise<CreatedApp> {
+  async function create(
+    request: NewApp,
+    run: RunOnce = (work) => tx(pool, work),
+  ): Promise<CreatedApp> {
+    const owner = request.owner ? await prepareOwner(request.owner) : null
+    const { createdAt, ...created } = await run((db) => insert(db, request, owner))
+    plans.syncStarter(created.id)
+    return { ...created, createdAt: new Date(createdAt) }
+  }
+
+  async function insert(db: Db, request: NewApp, owner: Owner | null): Promise<InsertedApp> {
     const at = now()
     const app = {
       id: newAppId(),
@@ -92,44 +110,39 @@ export function createApps(deps: Deps) {
       isPlatformOwned: request.isPlatformOwned,
     }
     const m2mClientSecret = newSecret(clientSecretPrefix)
-    const owner = request.owner ? await prepareOwner(request.owner) : null
     const { accountId: creator } = request.createdBy ?? {}
-    const created = await tx(pool, async (db) => {
-      if (creator) await quota.requireRoom(db, creator)
-      await store.insertApp(db, {
-        ...app,
-        developerName: request.developerName ?? '',
-        websiteUrl: request.websiteUrl ?? '',
-        starterUsdMicros: request.included,
-        publicScopes,
-        m2mScopes,
-        publicGrantTypes,
-        m2mGrantTypes,
-        at,
-      })
-      await store.insertClientSecret(db, {
-        id: uuidV7(at.getTime()),
-        clientId: app.m2mClientId,
-        ...secrets.store(m2mClientSecret),
-        at,
-      })
-      if (app.isPlatformOwned) await ownByPlatform(db, app.id, at)
-      await plans.createDefaults(db, { appId: app.id, included: request.included, at })
-      await audit(db, {
-        appId: app.id,
-        actor: request.createdBy?.accountId ?? 'operator',
-        action: 'app_created',
-        status: 'success',
-        correlationId: request.createdBy?.correlationId,
-        details: { isPlatformOwned: app.isPlatformOwned },
-        at,
-      })
-      if (creator) await putMember(db, { app: app.id, account: creator, role: 'owner', at })
-      const ownerFields = owner ? await addOwner(db, owner, { app: app.id, at }) : {}
-      return { ...app, m2mClientSecret, ...ownerFields }
+    if (creator) await quota.requireRoom(db, creator)
+    await store.insertApp(db, {
+      ...app,
+      developerName: request.developerName ?? '',
+      websiteUrl: request.websiteUrl ?? '',
+      starterUsdMicros: request.included,
+      publicScopes,
+      m2mScopes,
+      publicGrantTypes,
+      m2mGrantTypes,
+      at,
     })
-    plans.syncStarter(app.id)
-    return created
+    await store.insertClientSecret(db, {
+      id: uuidV7(at.getTime()),
+      clientId: app.m2mClientId,
+      ...secrets.store(m2mClientSecret),
+      at,
+    })
+    if (app.isPlatformOwned) await ownByPlatform(db, app.id, at)
+    await plans.createDefaults(db, { appId: app.id, included: request.included, at })
+    await audit(db, {
+      appId: app.id,
+      actor: request.createdBy?.accountId ?? 'operator',
+      action: 'app_created',
+      status: 'success',
+      correlationId: request.createdBy?.correlationId,
+      details: { isPlatformOwned: app.isPlatformOwned },
+      at,
+    })
+    if (creator) await putMember(db, { app: app.id, account: creator, role: 'owner', at })
+    const ownerFields = owner ? await addOwner(db, owner, { app: app.id, at }) : {}
+    return { ...app, createdAt: at.toISOString(), m2mClientSecret, ...ownerFields }
   }
 
   async function list(filter: store.AppFilter) {

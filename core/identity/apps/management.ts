@@ -24,7 +24,9 @@ type Deps = SecretRotationDeps & {
 /** Changes by an owner. Absent fields stay unchanged. */
 export type AppChange = Partial<Omit<store.AppRow, 'id' | 'status' | 'created_at'>>
 
-export type ClientChange = Partial<Omit<store.ClientRow, 'client_id' | 'kind' | 'has_secret'>>
+export type ClientChange = Partial<
+  Omit<store.ClientRow, 'client_id' | 'kind' | 'secret_starts' | 'secret_ends'>
+>
 
 export interface AppView {
   readonly app: store.AppRow

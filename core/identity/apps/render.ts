@@ -54,7 +54,11 @@ const client = (row: ClientRow) => ({
   allowedScopes: row.scopes,
   grantTypes: row.grant_types,
   tokenEndpointAuthMethod: row.kind === 'public' ? 'none' : 'client_secret_basic',
-  hasSecret: row.has_secret,
+  hasSecret: row.secret_starts.length > 0,
+  secrets: row.secret_starts.map((createdAt, index) => ({
+    createdAt: createdAt.toISOString(),
+    expiresAt: row.secret_ends[index]?.toISOString(),
+  })),
   initiateLoginUri: row.initiate_login_uri ?? undefined,
   deviceThirdPartyInitiateLogin: row.device_third_party_initiate_login,
 })

@@ -2,10 +2,11 @@ import { DomainError } from '../../../proto/errors.ts'
 import type * as identity from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../../lib/money.ts'
+import { isReadable } from '../../lib/text/readable.ts'
 import type { AppCreation } from '../config.ts'
 import { parseCursor, parseLimit } from '../../shared/cursor.ts'
 import { parseSpan, renderEntry } from '../../shared/audit-log/rpc.ts'
-import { parseIdempotencyKey } from '../../shared/idempotency.ts'
+import { type Idempotency, parseIdempotencyKey } from '../../shared/idempotency.ts'
 import { isClientId } from '../../shared/ids.ts'
 import { parseReadable } from '../../shared/text.ts'
 import {
@@ -127,6 +128,7 @@ export interface ManagementRpcDeps {
   readonly management: Management
   readonly members: Members
   readonly invitations: Invitations
+  readonly idempotency: Pick<Idempotency, 'once'>
   readonly starterUsdMicros: UsdMicros
   /** Who may create apps: platform admins, or every account. */
   readonly appCreation: AppCreation
@@ -145,7 +147,7 @@ export function createManagementRpc(deps: ManagementRpcDeps) {
 }
 
 function createOwnAppHandlers(deps: ManagementRpcDeps) {
-  const { apps, management, starterUsdMicros, appCreation, routing } = deps
+  const { apps, management, idempotency, starterUsdMicros, appCreation, routing } = deps
   // An app without its own signer URL uses the deployment's signer.
   const renderView = (view: AppView, role: string) => render.app(view, { role, ...routing })
 
@@ -167,7 +169,9 @@ function createOwnAppHandlers(deps: ManagementRpcDeps) {
             'EDIT_FORBIDDEN',
             'only platform admins can create platform-owned apps; leave isCustomer out',
           )
-        const created = await apps.create({
+        const { idempotencyKey, ...body } = request
+        const key = parseIdempotencyKey(idempotencyKey)
+        const app = {
           name: parseName(request.name),
           included: starterUsdMicros,
           createdBy: { accountId, correlationId },
@@ -175,7 +179,9 @@ function createOwnAppHandlers(deps: ManagementRpcDeps) {
           websiteUrl: parseWebUrl(request.websiteUrl ?? '', 'websiteUrl'),
           isTest: request.isTest ?? false,
           isPlatformOwned: isPlatformAdmin && !request.isCustomer,
-        })
+        }
+        const repeatable = { scope: `${accountId}:apps`, key, body, holdsSecret: true }
+        const created = await apps.create(app, (work) => idempotency.once(repeatable, work))
         const { clientId, m2mClientId, m2mClientSecret, isTest } = created
         return { clientId, m2mClientId, m2mClientSecret, status: 'approved', isTest }
       },
@@ -246,6 +252,7 @@ function createSettingHandlers(management: Management) {
     listAuditEntries: rpc(member('edit'), async (request: pb.ListAuditEntriesRequest, caller) => {
       const { items, nextCursor } = await management.listAudit(caller, {
         action: parseAction(request.action),
+        actor: parseActor(request.actor),
         ...parseSpan(request),
         after: parseCursor(request.cursor),
         limit: parseLimit(request.limit),
@@ -260,6 +267,14 @@ function parseAction(text: string | undefined): string | null {
   if (text === undefined) return null
   if (!/^[a-z_]{1,64}$/.test(text))
     throw new DomainError('REQUEST_INVALID', 'action must be the name of an action, in lower case')
+  return text
+}
+
+/** An actor is an id or a short name, such as "payment processor". */
+function parseActor(text: string | undefined): string | null {
+  if (text === undefined) return null
+  if (!isReadable(text) || text === '' || text.length > 200)
+    throw new DomainError('REQUEST_INVALID', 'actor must be the actor of an entry')
   return text
 }
 

@@ -222,7 +222,9 @@ export interface ClientRow {
   post_logout_redirect_uris: string[]
   initiate_login_uri: string | null
   device_third_party_initiate_login: boolean
-  has_secret: boolean
+  /** When the valid secrets were made, and when each ends, in the same order. */
+  secret_starts: Date[]
+  secret_ends: (Date | null)[]
 }
 
 export const findApp = (db: Db, app: AppId): Promise<AppRow | null> =>
@@ -256,8 +258,12 @@ export const findClients = (db: Db, app: AppId, at: Date): Promise<ClientRow[]> 
     sql`
     select c.client_id, c.kind, c.scopes, c.grant_types, c.redirect_uris, c.post_logout_redirect_uris,
            c.initiate_login_uri, c.device_third_party_initiate_login,
-           exists (select from client_secrets s
-                   where s.client_id = c.client_id and (s.expires_at is null or s.expires_at > ${at})) as has_secret
+           array(select s.created_at from client_secrets s
+                 where s.client_id = c.client_id and (s.expires_at is null or s.expires_at > ${at})
+                 order by s.created_at, s.id) as secret_starts,
+           array(select s.expires_at from client_secrets s
+                 where s.client_id = c.client_id and (s.expires_at is null or s.expires_at > ${at})
+                 order by s.created_at, s.id) as secret_ends
     from clients c
     where c.app_id = ${app}`,
   )

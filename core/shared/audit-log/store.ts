@@ -23,16 +23,21 @@ export interface AuditPage {
 export interface AppAuditPage extends AuditPage {
   readonly app: AppId
   readonly action: string | null
+  readonly actor: string | null
 }
 
 /** An app's entries, newest first. Returns one row more than `limit` if there are more. */
-export const listNewest = (db: Db, { app, action, ...page }: AppAuditPage): Promise<AuditRow[]> =>
+export const listNewest = (
+  db: Db,
+  { app, action, actor, ...page }: AppAuditPage,
+): Promise<AuditRow[]> =>
   many<AuditRow>(
     db,
     sql`
     select id, actor, action, status, correlation_id, details, created_at
     from audit_log
     where app_id = ${app} and (${action}::text is null or action = ${action})
+      and (${actor}::text is null or actor = ${actor})
       and (${page.since}::timestamptz is null or created_at >= ${page.since})
       and (${page.until}::timestamptz is null or created_at < ${page.until})
       and (${page.after?.id ?? null}::uuid is null
@@ -42,13 +47,17 @@ export const listNewest = (db: Db, { app, action, ...page }: AppAuditPage): Prom
   )
 
 /** Like `listNewest`, oldest first. */
-export const listOldest = (db: Db, { app, action, ...page }: AppAuditPage): Promise<AuditRow[]> =>
+export const listOldest = (
+  db: Db,
+  { app, action, actor, ...page }: AppAuditPage,
+): Promise<AuditRow[]> =>
   many<AuditRow>(
     db,
     sql`
     select id, actor, action, status, correlation_id, details, created_at
     from audit_log
     where app_id = ${app} and (${action}::text is null or action = ${action})
+      and (${actor}::text is null or actor = ${actor})
       and (${page.since}::timestamptz is null or created_at >= ${page.since})
       and (${page.until}::timestamptz is null or created_at < ${page.until})
       and (${page.after?.id ?? null}::uuid is null

@@ -6,7 +6,7 @@ import type {
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { del, get, post, put } from '../../http/endpoint.ts'
-import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
+import { CorrelationId, IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
 import {
   AppParams,
   Instant,
@@ -36,6 +36,16 @@ const OidcClient = named(
     grantTypes: strings,
     tokenEndpointAuthMethod: Type.String(),
     hasSecret: Type.Boolean(),
+    secrets: Type.Array(
+      Type.Object({
+        createdAt: Instant('When it was made.'),
+        expiresAt: nullable({
+          format: 'date-time',
+          description: 'End of its overlap; null if it is valid until it is replaced.',
+        }),
+      }),
+      { description: 'The valid secrets, the oldest first, without their text.' },
+    ),
     initiateLoginUri: nullable({}),
     deviceThirdPartyInitiateLogin: Type.Boolean(),
   }),
@@ -190,10 +200,14 @@ const createApp = post({
   description:
     "Creates an app of the session's account, its public client (app_…) and its M2M client (m2m_…). The M2M client's secret is shown only here.",
   tags,
+  headers: IdempotencyHeader,
   body: CreateBody,
   response: { 201: ref(CreatedApp) },
-  handler: async ({ body, core, correlationId }, reply) => {
-    const created = await core.management.createOwnApp(body)
+  handler: async ({ body, headers, core, correlationId }, reply) => {
+    const created = await core.management.createOwnApp({
+      ...body,
+      idempotencyKey: headers['idempotency-key'],
+    })
     return reply.code(201).send({ ...created, id: created.clientId, correlation_id: correlationId })
   },
 })
@@ -341,4 +355,8 @@ const toManaged = (app: ManagedApp) => ({
 const toClient = (client: ClientMessage) => ({
   ...client,
   allowedScopes: client.allowedScopes.join(' '),
+  secrets: client.secrets.map(({ createdAt, expiresAt }) => ({
+    createdAt,
+    expiresAt: expiresAt ?? null,
+  })),
 })

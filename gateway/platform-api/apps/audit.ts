@@ -27,6 +27,7 @@ const AuditLog = named(
 
 const auditQuery = {
   action: Type.Optional(text('only this action')),
+  actor: Type.Optional(text('only this actor, as in an entry')),
   since: Type.Optional(text('an ISO 8601 instant or day: only entries at or after it')),
   until: Type.Optional(text('an ISO 8601 instant or day: only entries before it')),
 }

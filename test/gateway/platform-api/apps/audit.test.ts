@@ -91,6 +91,21 @@ describe('audit log export', () => {
     expect((await console.ask('GET', backwards, { person: owner })).status).toBe(400)
   })
 
+  it('filters by actor, and refuses what can be no actor', async () => {
+    const url = `/api/v1/apps/${app.clientId}/audit`
+    const ask = (query: string) => console.ask('GET', `${url}${query}`, { person: owner })
+    const { status, body } = await ask('?actor=filler&limit=3')
+    expect(status).toBe(200)
+    const listed = body['entries']
+    expect(numbers(Array.isArray(listed) ? listed.map(asRecord) : [])).toEqual([1100, 1099, 1098])
+    expect((await ask('?actor=fill')).body['entries']).toEqual([])
+    expect(numbers((await read('?actor=filler&until=2026-01-01T00:00:03Z')).entries)).toEqual([
+      1, 2,
+    ])
+    for (const actor of ['', 'a%00b', 'x'.repeat(201)])
+      expect((await ask(`?actor=${actor}`)).status).toBe(400)
+  })
+
   it('filters by action and by a span that includes its start and excludes its end', async () => {
     const span = 'action=filled&since=2026-01-01T00:00:05Z&until=2026-01-01T00:00:08Z'
     expect(numbers((await read(`?${span}`)).entries)).toEqual([5, 6, 7])

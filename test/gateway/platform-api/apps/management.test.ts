@@ -41,9 +41,19 @@ describe('apps', () => {
       canDeleteApp: true,
       billingPattern: 'per_user',
       allowedScopes: 'openid sign:job',
-      m2mOidcClient: { clientId: created.body['m2mClientId'], hasSecret: true },
-      oidcClient: { hasSecret: false },
+      m2mOidcClient: {
+        clientId: created.body['m2mClientId'],
+        hasSecret: true,
+        secrets: [{ createdAt: expect.any(String), expiresAt: null }],
+      },
+      oidcClient: { hasSecret: false, secrets: [] },
     })
+    const rotated = await console.ask('POST', `${one}/credentials?target=m2m`, { person })
+    const { body: after } = await console.ask('GET', one, { person })
+    expect(asRecord(after['m2mOidcClient'])['secrets']).toEqual([
+      { createdAt: expect.any(String), expiresAt: rotated.body['oldSecretsExpireAt'] },
+      { createdAt: rotated.body['createdAt'], expiresAt: null },
+    ])
     expect((await console.ask('DELETE', one, { person })).status).toBe(200)
     expect((await console.ask('GET', one, { person })).status).toBe(404)
     const basic = basicOf(
@@ -51,6 +61,23 @@ describe('apps', () => {
       String(created.body['m2mClientSecret']),
     )
     expect((await console.ask('GET', one, { authorization: basic })).status).toBe(401)
+  })
+
+  it('creates an app once per Idempotency-Key, and repeats its secret', async () => {
+    const person = await logIn(console)
+    const create = (name: string) =>
+      console.ask('POST', '/api/v1/apps', {
+        person,
+        json: { name },
+        headers: { 'idempotency-key': 'one-app' },
+      })
+    const [first, again, other] = [await create('Once'), await create('Once'), await create('Two')]
+    expect([first.status, again.status]).toEqual([201, 201])
+    for (const field of ['clientId', 'm2mClientId', 'm2mClientSecret'])
+      expect(again.body[field]).toBe(first.body[field])
+    expect([other.status, other.body['code']]).toEqual([409, 'idempotency_conflict'])
+    const { body } = await console.ask('GET', '/api/v1/apps', { person })
+    expect(body['apps']).toHaveLength(1)
   })
 
   it('show an M2M client only its part', async () => {
