@@ -14,6 +14,7 @@ import { Failure, Loading } from './ui/states.tsx'
 import { parseUserSearch, parseUsersSearch } from './users/search.ts'
 import type { HoldFilter, LossFilter } from './api/operate.ts'
 import { type QuarantineFilter, quarantineStatuses } from './api/quarantine.ts'
+import type { AuditFilter } from './api/queries.ts'
 import { type DeliveryStatus, deliveryStatuses } from './api/webhooks.ts'
 import { parseOverviewSearch, parseUsageSearch, toText } from './ui/usage/search.ts'
 
@@ -40,6 +41,15 @@ function parseDays({ from, to }: Record<string, unknown>): { from?: string; to?:
   return {
     ...(typeof from === 'string' && utcDay.test(from) && { from }),
     ...(typeof to === 'string' && utcDay.test(to) && { to }),
+  }
+}
+
+function parseAuditSearch(search: Record<string, unknown>): AuditFilter {
+  const [action, actor] = [toText(search['action']), toText(search['actor'])]
+  return {
+    ...(action !== undefined && { action }),
+    ...(actor !== undefined && { actor }),
+    ...parseDays(search),
   }
 }
 
@@ -106,10 +116,7 @@ const audit = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/audit',
   component: lazyRouteComponent(() => import('./audit/audit.tsx'), 'Audit'),
-  validateSearch: (search: Record<string, unknown>): { action?: string } => {
-    const action = toText(search['action'])
-    return action === undefined ? {} : { action }
-  },
+  validateSearch: parseAuditSearch,
 })
 
 const webhooks = createRoute({
@@ -261,6 +268,11 @@ const signers = createRoute({
   path: '/signers',
   component: lazyRouteComponent(() => import('./operate/signers.tsx'), 'Signers'),
 })
+const catalogue = createRoute({
+  getParentRoute: () => operate,
+  path: '/catalogue',
+  component: lazyRouteComponent(() => import('./operate/catalogue.tsx'), 'Catalogue'),
+})
 const ingest = createRoute({
   getParentRoute: () => operate,
   path: '/ingest',
@@ -337,6 +349,7 @@ const routeTree = root.addChildren([
     quotas,
     signers,
     ingest,
+    catalogue,
     holds,
     losses,
     differences,

@@ -42,6 +42,7 @@ export function Shell(): ReactNode {
           <a href="/api/v1/internal/docs/">API documents</a>
           <ExactSwitch />
           <ThemeSwitch />
+          {session.data && <LogOut csrfToken={session.data.csrfToken} />}
         </div>
       </header>
       <main className="main" id="content">
@@ -113,6 +114,11 @@ function AppLinks({ clientId }: { clientId: string }): ReactNode {
           </Link>
         </li>
         <li>
+          <Link to="/$clientId/receipts" params={params}>
+            Receipts
+          </Link>
+        </li>
+        <li>
           <Link to="/$clientId/webhooks" params={params}>
             Webhooks
           </Link>
@@ -125,6 +131,11 @@ function AppLinks({ clientId }: { clientId: string }): ReactNode {
         <li>
           <Link to="/$clientId/team" params={params}>
             Team
+          </Link>
+        </li>
+        <li>
+          <Link to="/$clientId/setup" params={params}>
+            Set-up
           </Link>
         </li>
         {app.data?.canEdit && (
@@ -153,6 +164,9 @@ const OperateLinks = (): ReactNode => (
         <Link to="/operate/ingest">Ingest</Link>
       </li>
       <li>
+        <Link to="/operate/catalogue">Catalogue</Link>
+      </li>
+      <li>
         <Link to="/operate/holds">Holds</Link>
       </li>
       <li>
@@ -170,6 +184,9 @@ const OperateLinks = (): ReactNode => (
       <li>
         <Link to="/operate/signing-keys">Signing keys</Link>
       </li>
+      <li>
+        <a href="/mail">Mails</a>
+      </li>
     </ul>
   </>
 )
@@ -183,6 +200,16 @@ function ExactSwitch(): ReactNode {
     </Button>
   )
 }
+
+/** Ends the session at the page that also shows the result without JavaScript. */
+const LogOut = ({ csrfToken }: { csrfToken: string }): ReactNode => (
+  <form method="post" action="/logout">
+    <input type="hidden" name="csrf_token" value={csrfToken} />
+    <Button isSmall type="submit">
+      Log out
+    </Button>
+  </form>
+)
 
 const themeNames = { system: 'System', light: 'Light', dark: 'Dark' }
 

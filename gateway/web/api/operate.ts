@@ -65,6 +65,16 @@ export const useRotateSigner = (): SecretsChange<SignerRotation> =>
     { showsAtOnce: true },
   )
 
+export type SignerApps = Omit<SignerWish, 'mayPushEvents'>
+
+/** Replaces the apps that a signer signs for. */
+export const useUpdateSigner = () =>
+  useChange(keysOf('signers'), ({ name, ...body }: SignerApps) =>
+    unwrap(
+      api.PUT('/api/v1/internal/operate/signers/{name}', { params: { path: { name } }, body }),
+    ),
+  )
+
 export const useRemoveSigner = () =>
   useChange(keysOf('signers'), (name: string) =>
     unwrap(api.DELETE('/api/v1/internal/operate/signers/{name}', { params: { path: { name } } })),

@@ -101,9 +101,26 @@ export const teamQuery = (clientId: string) =>
       unwrap(api.GET('/api/v1/apps/{clientId}/admins', { params: { path: { clientId } } })),
   })
 
-export const auditQuery = (clientId: string, action: string | undefined) =>
+export interface AuditFilter {
+  readonly action?: string
+  readonly actor?: string
+  /** UTC days, both inclusive. */
+  readonly from?: string
+  readonly to?: string
+}
+
+const dayMs = 86_400_000
+
+/** Returns the filter as query of the list and of the export. Their `until` is exclusive. */
+export const toAuditQuery = ({ from, to, ...names }: AuditFilter) => ({
+  ...names,
+  ...(from !== undefined && { since: from }),
+  ...(to !== undefined && { until: new Date(Date.parse(to) + dayMs).toISOString() }),
+})
+
+export const auditQuery = (clientId: string, filter: AuditFilter) =>
   infiniteQueryOptions({
-    queryKey: ['audit', clientId, action],
+    queryKey: ['audit', clientId, filter],
     initialPageParam: '',
     getNextPageParam: ({ nextCursor }: { nextCursor?: string | null }) => nextCursor ?? undefined,
     queryFn: ({ pageParam: cursor }) =>
@@ -114,7 +131,7 @@ export const auditQuery = (clientId: string, action: string | undefined) =>
             query: {
               limit: auditPageSize,
               ...(cursor !== '' && { cursor }),
-              ...(action !== undefined && { action }),
+              ...toAuditQuery(filter),
             },
           },
         }),

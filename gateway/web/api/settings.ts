@@ -1,4 +1,5 @@
 import { type QueryKey, queryOptions } from '@tanstack/react-query'
+import { signerSecretsQuery } from './attention.ts'
 import { useChange } from './change.ts'
 import { type Schemas, api, unwrap } from './client.ts'
 import { appQuery, appsQuery } from './queries.ts'
@@ -44,17 +45,74 @@ export const useUpdateApp = (clientId: string) =>
     unwrap(api.PUT('/api/v1/apps/{clientId}', { params: { path: { clientId } }, body })),
   )
 
-/** Makes a new client secret. `revokeOld` ends the older ones and what was made with them. */
+/** Deletes the app. Queries of the app itself would fail from now on, so only the list is read again. */
+export const useDeleteApp = (clientId: string) =>
+  useChange([appsQuery.queryKey], () =>
+    unwrap(api.DELETE('/api/v1/apps/{clientId}', { params: { path: { clientId } } })),
+  )
+
+interface NewSecret {
+  /** Ends the older secrets at once, with what was made with them; keys only without `keepKeys`. */
+  readonly revokeOld: boolean
+  readonly keepKeys?: boolean
+  readonly idempotencyKey: string
+}
+
+/** Makes a new client secret. */
 export const useRotateSecret = (clientId: string) =>
-  useChange(appKeys(clientId), ({ revokeOld }: { revokeOld: boolean }) =>
+  useChange(appKeys(clientId), ({ revokeOld, keepKeys = false, idempotencyKey }: NewSecret) =>
     unwrap(
       api.POST('/api/v1/apps/{clientId}/credentials', {
         params: {
           path: { clientId },
-          query: { target: 'm2m', revokeOld: revokeOld ? 'true' : 'false' },
+          query: {
+            target: 'm2m',
+            revokeOld: revokeOld ? 'true' : 'false',
+            ...(keepKeys && { keepKeys: 'true' as const }),
+          },
+          header: { 'idempotency-key': idempotencyKey },
         },
       }),
     ),
+  )
+
+interface NewSignerSecret {
+  readonly body: { readonly purpose: 'decisions' | 'events'; readonly overlapSeconds?: number }
+  readonly idempotencyKey: string
+}
+
+/** Changes of the secrets of the app's own signer. Only owners may. */
+export function useSignerSecretChanges(clientId: string) {
+  const keys = [signerSecretsQuery(clientId).queryKey]
+  const url = '/api/v1/apps/{clientId}/signer-secrets'
+  const path = { clientId }
+  return {
+    create: useChange(
+      keys,
+      ({ body, idempotencyKey }: NewSignerSecret) =>
+        unwrap(
+          api.POST(url, { params: { path, header: { 'idempotency-key': idempotencyKey } }, body }),
+        ),
+      { showsAtOnce: true },
+    ),
+    revoke: useChange(keys, (secretId: string) =>
+      unwrap(api.DELETE(url, { params: { path, query: { secretId } } })),
+    ),
+  }
+}
+
+/** Moves the clock of a test app. Everything that is shown may change with it. */
+export const useAdvanceClock = (clientId: string) =>
+  useChange(
+    [[]],
+    (advanceSeconds: number) =>
+      unwrap(
+        api.POST('/api/v1/apps/{clientId}/test-clock', {
+          params: { path: { clientId } },
+          body: { advanceSeconds },
+        }),
+      ),
+    { showsAtOnce: true },
   )
 
 export function useDomainChanges(clientId: string) {
@@ -70,11 +128,7 @@ export function useDomainChanges(clientId: string) {
   }
 }
 
-export interface IssuerRules {
-  readonly issuer: string
-  readonly audiences: string[]
-  readonly userClaim?: string
-}
+export type IssuerRules = Omit<TrustedIssuer, 'id' | 'createdAt' | 'updatedAt'>
 
 export function useIssuerChanges(clientId: string) {
   const keys = [issuersQuery(clientId).queryKey]
@@ -82,6 +136,9 @@ export function useIssuerChanges(clientId: string) {
   const path = { clientId }
   return {
     add: useChange(keys, (body: IssuerRules) => unwrap(api.POST(url, { params: { path }, body }))),
+    replace: useChange(keys, ({ issuerId, body }: { issuerId: string; body: IssuerRules }) =>
+      unwrap(api.PUT(url, { params: { path, query: { issuerId } }, body })),
+    ),
     remove: useChange(keys, (issuerId: string) =>
       unwrap(api.DELETE(url, { params: { path, query: { issuerId } } })),
     ),

@@ -87,15 +87,21 @@ const readDecisions = (clientId: string, query: { code?: string; limit: string }
   unwrap(api.GET('/api/v1/apps/{clientId}/decisions', { params: { path: { clientId }, query } }))
 
 export interface NewApp {
-  readonly name: string
-  readonly isTest: boolean
+  readonly body: { readonly name: string; readonly isTest: boolean }
+  readonly idempotencyKey: string
 }
 
 /** Creates an app. The answer alone has the secret of its backend, and is forgotten with the view. */
 export const useCreateApp = () =>
   useChange(
     [appsQuery.queryKey, sessionQuery.queryKey],
-    (body: NewApp) => unwrap(api.POST('/api/v1/apps', { body })),
+    ({ body, idempotencyKey }: NewApp) =>
+      unwrap(
+        api.POST('/api/v1/apps', {
+          params: { header: { 'idempotency-key': idempotencyKey } },
+          body,
+        }),
+      ),
     { showsAtOnce: true },
   )
 
@@ -114,20 +120,6 @@ export const useCreateFirstKey = (user: UserRef) =>
         api.POST(`${usersUrl}/{externalUserId}/keys`, {
           params: { path: { ...user }, header: { 'idempotency-key': idempotencyKey } },
           body: { label: 'first key' },
-        }),
-      ),
-    { showsAtOnce: true },
-  )
-
-/** Makes a secret for a signer of the app's own. Only owners may. */
-export const useCreateSignerSecret = (clientId: string) =>
-  useChange(
-    [['signer-secrets-state', clientId]],
-    (idempotencyKey: string) =>
-      unwrap(
-        api.POST('/api/v1/apps/{clientId}/signer-secrets', {
-          params: { path: { clientId }, header: { 'idempotency-key': idempotencyKey } },
-          body: { purpose: 'decisions' },
         }),
       ),
     { showsAtOnce: true },

@@ -125,14 +125,21 @@ export const keysQuery = (user: UserRef) =>
       ),
   })
 
-export const limitsQuery = (user: UserRef) =>
+/** A user, or one of its keys, which may have limits of its own. */
+export interface LimitedRef extends UserRef {
+  readonly keyId?: string
+}
+
+const userUrl = '/api/v1/internal/apps/{clientId}/users/{externalUserId}'
+
+export const limitsQuery = ({ keyId, ...user }: LimitedRef) =>
   queryOptions({
-    queryKey: about(user, 'limits'),
+    queryKey: [...about(user, 'limits'), keyId],
     queryFn: () =>
       unwrap(
-        api.GET('/api/v1/internal/apps/{clientId}/users/{externalUserId}/limits', {
-          params: { path: { ...user } },
-        }),
+        keyId === undefined
+          ? api.GET(`${userUrl}/limits`, { params: { path: { ...user } } })
+          : api.GET(`${userUrl}/keys/{keyId}/limits`, { params: { path: { ...user, keyId } } }),
       ),
   })
 

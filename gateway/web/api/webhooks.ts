@@ -77,14 +77,18 @@ export interface NewEndpoint {
 }
 
 export const useCreateEndpoint = (clientId: string) =>
-  useChange(keysOf(clientId), (body: NewEndpoint) =>
-    unwrap(
-      api.POST('/api/v1/apps/{clientId}/webhook-endpoints', {
-        params: { path: { clientId } },
-        body,
-      }),
-    ),
+  useChange(
+    keysOf(clientId),
+    ({ body, idempotencyKey }: { body: NewEndpoint; idempotencyKey: string }) =>
+      unwrap(
+        api.POST('/api/v1/apps/{clientId}/webhook-endpoints', {
+          params: { path: { clientId }, header: { 'idempotency-key': idempotencyKey } },
+          body,
+        }),
+      ),
   )
+
+export type EndpointChange = Partial<Omit<NewEndpoint, 'signing'>>
 
 /** Changes of one endpoint. */
 export function useEndpointChanges(clientId: string, endpointId: string) {
@@ -94,9 +98,17 @@ export function useEndpointChanges(clientId: string, endpointId: string) {
     setStatus: useChange(keysOf(clientId), (status: Endpoint['status']) =>
       unwrap(api.PUT(url, { params, body: { status } })),
     ),
+    update: useChange(keysOf(clientId), (body: EndpointChange) =>
+      unwrap(api.PUT(url, { params, body })),
+    ),
     remove: useChange(listOf(clientId), () => unwrap(api.DELETE(url, { params }))),
-    rotate: useChange(keysOf(clientId), () =>
-      unwrap(api.POST(`${url}/rotate-secret`, { params, body: {} })),
+    rotate: useChange(keysOf(clientId), (idempotencyKey: string) =>
+      unwrap(
+        api.POST(`${url}/rotate-secret`, {
+          params: { ...params, header: { 'idempotency-key': idempotencyKey } },
+          body: {},
+        }),
+      ),
     ),
     ping: useChange(keysOf(clientId), () => unwrap(api.POST(`${url}/ping`, { params }))),
     replay: useChange(keysOf(clientId), (body: { deliveryId: string } | { failedSince: string }) =>

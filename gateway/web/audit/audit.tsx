@@ -1,43 +1,42 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
-import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
-import { type ReactNode, useState } from 'react'
+import { Link, useParams, useSearch } from '@tanstack/react-router'
+import type { ReactNode } from 'react'
 import type { Schemas } from '../api/client.ts'
-import { auditQuery } from '../api/queries.ts'
+import { type AuditFilter, auditQuery, toAuditQuery } from '../api/queries.ts'
 import { useRights } from '../api/rights.ts'
 import { Answer } from '../ui/answer.tsx'
-import { Button } from '../ui/button.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { More } from '../ui/more.tsx'
 import { Page } from '../ui/page.tsx'
 import { Empty } from '../ui/states.tsx'
 import { LongTable } from '../ui/table/long-table.tsx'
+import { Filter } from './filter.tsx'
 
 /** Who did what in an app, newest first. */
 export function Audit(): ReactNode {
   const { clientId } = useParams({ from: '/$clientId/audit' })
-  const { action } = useSearch({ from: '/$clientId/audit' })
+  const filter = useSearch({ from: '/$clientId/audit' })
   const { canEdit } = useRights(clientId)
-  const audit = useInfiniteQuery(auditQuery(clientId, action))
+  const audit = useInfiniteQuery(auditQuery(clientId, filter))
+  const isFiltered = Object.keys(filter).length > 0
   return (
     <Page
       title="Audit log"
       about="Who did what, newest first."
       actions={
         canEdit && (
-          <a
-            className="button"
-            href={`/api/v1/apps/${encodeURIComponent(clientId)}/audit/export`}
-            download
-          >
-            Export
+          <a className="button" href={exportAddress(clientId, filter)} download>
+            {isFiltered ? 'Export these' : 'Export'}
           </a>
         )
       }
     >
       <section className="card" aria-label="Entries">
-        <Filter key={action ?? ''} action={action ?? ''} />
+        <Filter key={JSON.stringify(filter)} filter={filter} />
         <Answer query={audit}>
-          {({ pages }) => <Entries pages={pages} hasMore={audit.hasNextPage} action={action} />}
+          {({ pages }) => (
+            <Entries pages={pages} hasMore={audit.hasNextPage} isFiltered={isFiltered} />
+          )}
         </Answer>
         <More query={audit} label="Show older" />
       </section>
@@ -45,33 +44,10 @@ export function Audit(): ReactNode {
   )
 }
 
-function Filter({ action }: { action: string }): ReactNode {
-  const navigate = useNavigate({ from: '/$clientId/audit' })
-  const [text, setText] = useState(action)
-  const show = (wanted: string): void =>
-    void navigate({ search: wanted === '' ? {} : { action: wanted } })
-  return (
-    <form
-      className="row"
-      onSubmit={(event) => {
-        event.preventDefault()
-        show(text.trim())
-      }}
-    >
-      <label>
-        Action
-        <input
-          type="search"
-          value={text}
-          maxLength={100}
-          placeholder="api_key_created"
-          onChange={(event) => setText(event.target.value)}
-        />
-      </label>
-      <Button type="submit">Show</Button>
-      {action !== '' && <Button onClick={() => show('')}>Show all</Button>}
-    </form>
-  )
+function exportAddress(clientId: string, filter: AuditFilter): string {
+  const query = new URLSearchParams(toAuditQuery(filter)).toString()
+  const path = `/api/v1/apps/${encodeURIComponent(clientId)}/audit/export`
+  return query === '' ? path : `${path}?${query}`
 }
 
 type Entry = Schemas['AuditLog']['entries'][number]
@@ -79,15 +55,18 @@ type Entry = Schemas['AuditLog']['entries'][number]
 interface EntriesProps {
   readonly pages: readonly Schemas['AuditLog'][]
   readonly hasMore: boolean
-  readonly action: string | undefined
+  readonly isFiltered: boolean
 }
 
-const Entries = ({ pages, hasMore, action }: EntriesProps): ReactNode =>
+const Entries = ({ pages, hasMore, isFiltered }: EntriesProps): ReactNode =>
   pages.some(({ entries }) => entries.length > 0) ? (
     <EntryTable pages={pages.map(({ entries }) => entries)} hasMore={hasMore} />
   ) : (
-    <Empty>{action === undefined ? 'Nothing is recorded yet.' : `Nobody did “${action}”.`}</Empty>
+    <Empty>{isFiltered ? 'No entry fits the filter.' : 'Nothing is recorded yet.'}</Empty>
   )
+
+/** A link to the same view with another filter. */
+const keep = { from: '/$clientId/audit', to: '.' } as const
 
 const columns = [
   { name: 'When' },
@@ -115,9 +94,15 @@ const EntryTable = ({ pages, hasMore }: EntryTableProps): ReactNode => (
         <td>
           <Instant at={createdAt} />
         </td>
-        <th scope="row">{action}</th>
+        <th scope="row">
+          <Link {...keep} search={(filter) => ({ ...filter, action })}>
+            {action}
+          </Link>
+        </th>
         <td>
-          <code>{actor}</code>
+          <Link {...keep} search={(filter) => ({ ...filter, actor })}>
+            <code>{actor}</code>
+          </Link>
         </td>
         <td>
           <span className={status === 'success' ? 'badge good' : 'badge bad'}>{status}</span>

@@ -3,7 +3,7 @@ import { Link } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import { type IngestStatus, ingestQuery } from '../api/operate.ts'
 import { Micros } from '../ui/amount.tsx'
-import { formatDollars } from '../ui/amounts.ts'
+import { formatCount, formatDollars } from '../ui/amounts.ts'
 import { formatInteger } from '../ui/long-amounts.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Instant } from '../ui/instant.tsx'
@@ -57,6 +57,17 @@ const Attention = ({ status }: { status: IngestStatus }): ReactNode => (
 const Figures = ({ status }: { status: IngestStatus }): ReactNode => (
   <dl className="stats">
     <div>
+      <dt>Newest ticket</dt>
+      <dd>
+        {status.newestTicket === undefined ? (
+          'none'
+        ) : (
+          <Instant at={status.newestTicket.signedAt} isTimeOnly />
+        )}
+        <small>{toLag(status.newestTicket)}</small>
+      </dd>
+    </div>
+    <div>
       <dt>Price of ETH</dt>
       <dd>
         {status.usableRate === undefined ? 'none' : formatDollars(status.usableRate.usdPerEth)}
@@ -79,6 +90,13 @@ const Figures = ({ status }: { status: IngestStatus }): ReactNode => (
     </div>
   </dl>
 )
+
+/** How long the newest event was on its way: from the signer to the ledger. */
+function toLag(newest: IngestStatus['newestTicket']): string {
+  if (newest === undefined) return 'signed in the last 16 minutes'
+  const ms = Date.parse(newest.receivedAt) - Date.parse(newest.signedAt)
+  return `signed then, booked ${formatCount(Math.max(0, Math.round(ms / 1_000)))} s later`
+}
 
 const Streams = ({ streams }: Pick<IngestStatus, 'streams'>): ReactNode => (
   <section className="card" aria-labelledby="streams">

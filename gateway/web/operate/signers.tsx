@@ -18,8 +18,9 @@ import { Copyable, ShownOnce } from '../ui/shown-once.tsx'
 import { Empty } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
 import { NewSigner } from './new-signer.tsx'
+import { SignerApps } from './signer-apps.tsx'
 
-type Asked = { readonly act: 'rotate' | 'remove'; readonly signer: Signer }
+type Asked = { readonly act: 'apps' | 'rotate' | 'remove'; readonly signer: Signer }
 
 const daySeconds = 86_400
 
@@ -66,6 +67,7 @@ export function Signers(): ReactNode {
         </Answer>
       </section>
       <NewSigner create={create} isShown={isShown} />
+      {asked?.act === 'apps' && <SignerApps signer={asked.signer} onClose={close} />}
       {asked?.act === 'rotate' && (
         <Rotation
           name={asked.signer.name}
@@ -140,6 +142,13 @@ const SignerTable = ({ signers, isShown, onAsk }: SignerTableProps): ReactNode =
             </td>
             <td>
               <div className="row">
+                <Button
+                  isSmall
+                  aria-label={`Change the apps of ${signer.name}`}
+                  onClick={() => onAsk({ act: 'apps', signer })}
+                >
+                  Apps
+                </Button>
                 <Button
                   isSmall
                   disabled={isShown}

@@ -8,6 +8,7 @@ import {
   signerSecretsQuery,
 } from '../api/attention.ts'
 import { processorQuery } from '../api/money.ts'
+import { quarantineQuery } from '../api/quarantine.ts'
 import { appQuery, sessionQuery } from '../api/queries.ts'
 import { useRights } from '../api/rights.ts'
 import { lossQuery, unpricedQuery } from '../api/usage.ts'
@@ -20,6 +21,7 @@ import {
   fromInvoices,
   fromLoss,
   fromProcessor,
+  fromQuarantine,
   fromSecrets,
   fromState,
   fromUnpriced,
@@ -114,6 +116,18 @@ function Action({ clientId, search, leadsTo }: ActionProps): ReactNode {
           Webhooks
         </Link>
       )
+    case 'ingest':
+      return (
+        <Link className={className} to="/operate/ingest">
+          See ingest
+        </Link>
+      )
+    case 'quarantine':
+      return (
+        <Link className={className} to="/operate/quarantine">
+          See quarantine
+        </Link>
+      )
     default:
       return null
   }
@@ -123,7 +137,8 @@ function Action({ clientId, search, leadsTo }: ActionProps): ReactNode {
 function useConcerns(clientId: string, range: Range) {
   const answers = useAnswers(clientId, range)
   const { data: session } = useQuery(sessionQuery)
-  const { app, state, toOwner, toUsers, unpriced, loss, processor, endpoints, secrets } = answers
+  const { app, state, toOwner, toUsers, unpriced, loss, processor, endpoints } = answers
+  const { secrets, quarantine } = answers
   const found = [
     concern(app, missingSecret),
     concern(state, fromState),
@@ -133,7 +148,15 @@ function useConcerns(clientId: string, range: Range) {
     concern(loss, ({ pages: [first] }) => (first ? fromLoss(first) : null)),
     concern(processor, fromProcessor),
     ...(endpoints.data?.endpoints ?? []).map(fromEndpoint),
-    concern(secrets, (signer) => fromSecrets(signer, endpoints.data?.endpoints ?? [], Date.now())),
+    concern(quarantine, ({ pages: [first] }) => (first ? fromQuarantine(first) : null)),
+    ...fromSecrets(
+      {
+        client: app.data?.m2mOidcClient?.secrets ?? [],
+        signer: secrets.data ?? [],
+        endpoints: endpoints.data?.endpoints ?? [],
+      },
+      Date.now(),
+    ),
   ]
   const failed = Object.values(answers).filter(({ error }) => error !== null)
   return {
@@ -153,6 +176,7 @@ const concern = <Data,>(
 
 function useAnswers(clientId: string, range: Range) {
   const { canOwn } = useRights(clientId)
+  const { data: session } = useQuery(sessionQuery)
   const processor = useQuery({ ...processorQuery(clientId), refetchInterval })
   const ownerPays =
     processor.data?.billingMode === 'owner_rollup' && !processor.data.isPlatformOwned
@@ -166,5 +190,10 @@ function useAnswers(clientId: string, range: Range) {
     toOwner: useQuery(newestInvoicesQuery(clientId, 'owner')),
     endpoints: useQuery({ ...endpointsQuery(clientId), refetchInterval }),
     secrets: useQuery({ ...signerSecretsQuery(clientId), enabled: canOwn }),
+    quarantine: useInfiniteQuery({
+      ...quarantineQuery({ status: 'open' }),
+      refetchInterval,
+      enabled: session?.isPlatformAdmin ?? false,
+    }),
   }
 }

@@ -14,7 +14,14 @@ export interface Concern {
   /** Whether somebody loses money or access now. */
   readonly isUrgent: boolean
   readonly leadsTo?:
-    'losses' | 'user-invoices' | 'owner-invoices' | 'payment' | 'settings' | 'webhooks'
+    | 'losses'
+    | 'user-invoices'
+    | 'owner-invoices'
+    | 'payment'
+    | 'settings'
+    | 'webhooks'
+    | 'ingest'
+    | 'quarantine'
 }
 
 const soonMs = 7 * 86_400_000
@@ -49,7 +56,27 @@ export const fromUnpriced = (count: number, isOperator: boolean): Concern | null
           </>
         ),
         isUrgent: false,
+        ...(isOperator && { leadsTo: 'ingest' as const }),
       }
+
+/** Open events of all apps, for platform admins: nobody else can decide about them. */
+export function fromQuarantine({ waiting }: Schemas['QuarantineList']): Concern | null {
+  const count = waiting.reduce((sum, { events }) => sum + Number(events), 0)
+  return count === 0
+    ? null
+    : {
+        key: 'quarantine',
+        title: 'Quarantine',
+        text: (
+          <>
+            {plural(count, 'signed event', 'signed events')} of all apps could not become tickets.
+            Nobody has paid for them.
+          </>
+        ),
+        isUrgent: true,
+        leadsTo: 'quarantine',
+      }
+}
 
 export function fromLoss({ totals, calls }: Schemas['UsageLoss']): Concern | null {
   if (totals.lostCount === 0 && calls.lostCount === 0 && calls.chargedCount === 0) return null
@@ -186,13 +213,32 @@ export function fromEndpoint({
     : null
 }
 
+interface Ending {
+  readonly expiresAt: string | null
+}
+
+interface Secrets {
+  readonly client: readonly Ending[]
+  readonly signer: readonly Ending[]
+  readonly endpoints: readonly Pick<Endpoint, 'secrets'>[]
+}
+
 /** Old secrets that soon stop working: their holders must use the new ones by then. */
-export function fromSecrets(
-  signer: readonly { readonly expiresAt: string | null }[],
-  endpoints: readonly Pick<Endpoint, 'secrets'>[],
+export function fromSecrets({ client, signer, endpoints }: Secrets, now: number): Concern[] {
+  const hooks = endpoints.flatMap(({ secrets }) => secrets)
+  return [
+    fromEndings({ of: 'client', leadsTo: 'settings' }, client, now),
+    fromEndings({ of: 'signer', leadsTo: 'settings' }, signer, now),
+    fromEndings({ of: 'webhook', leadsTo: 'webhooks' }, hooks, now),
+  ].filter((each) => each !== null)
+}
+
+function fromEndings(
+  { of, leadsTo }: { readonly of: string; readonly leadsTo: 'settings' | 'webhooks' },
+  secrets: readonly Ending[],
   now: number,
 ): Concern | null {
-  const ends = [...signer, ...endpoints.flatMap(({ secrets }) => secrets)]
+  const ends = secrets
     .flatMap(({ expiresAt }) => (expiresAt === null ? [] : [expiresAt]))
     .filter((at) => Date.parse(at) > now && Date.parse(at) - now < soonMs)
     .sort()
@@ -200,15 +246,16 @@ export function fromSecrets(
   return first === undefined
     ? null
     : {
-        key: 'expiring',
+        key: `expiring ${of}`,
         title: 'Secrets expire',
         text: (
           <>
-            {plural(ends.length, 'old secret stops', 'old secrets stop')} working soon, the first{' '}
-            <Instant at={first} />. Check that the new ones are in use.
+            {plural(ends.length, `old ${of} secret stops`, `old ${of} secrets stop`)} working soon,
+            the first <Instant at={first} />. Check that the new ones are in use.
           </>
         ),
         isUrgent: false,
+        leadsTo,
       }
 }
 

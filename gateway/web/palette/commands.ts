@@ -14,6 +14,7 @@ export interface Command {
 
 export const groups = [
   'Recent',
+  'Ticket',
   'User',
   'This app',
   'Actions',
@@ -97,6 +98,7 @@ const operatePages = [
   ['Quarantine', '/operate/quarantine'],
   ['All apps', '/operate/apps'],
   ['Ingest', '/operate/ingest'],
+  ['Catalogue', '/operate/catalogue'],
   ['Holds', '/operate/holds'],
   ['Losses', '/operate/losses'],
   ['Differences', '/operate/differences'],
@@ -105,13 +107,21 @@ const operatePages = [
   ['Signing keys', '/operate/signing-keys'],
 ] as const
 
-export const listOperate = (navigate: Navigate): Command[] =>
-  operatePages.map(([name, to]) => ({
+export const listOperate = (navigate: Navigate): Command[] => [
+  ...operatePages.map(([name, to]): Command => ({
     id: `operate ${name}`,
     group: 'Operate',
     name,
     run: () => void navigate({ to }),
-  }))
+  })),
+  {
+    id: 'operate Mails',
+    group: 'Operate',
+    name: 'Mails',
+    about: 'the newest mails and why they failed',
+    run: () => location.assign('/mail'),
+  },
+]
 
 export const toUserCommand = (
   navigate: Navigate,
@@ -131,6 +141,38 @@ export const toUserCommand = (
       to: '/$clientId/users/$externalUserId',
       params: { clientId, externalUserId },
     })
+  },
+})
+
+interface FoundTicket {
+  readonly clientId: string
+  readonly eventId: string
+  readonly externalUserId: string | null
+  readonly signedAt: string
+}
+
+/** Leads to the ticket among its user's, or to its receipt if no external id is known. */
+export const toTicketCommand = (
+  navigate: Navigate,
+  { clientId, eventId, externalUserId, signedAt }: FoundTicket,
+): Command => ({
+  id: `ticket ${clientId} ${eventId}`,
+  group: 'Ticket',
+  name: eventId,
+  about: `ticket of ${externalUserId ?? 'a user without an external id'}, ${signedAt.slice(0, 10)} (UTC)`,
+  run: () => {
+    if (externalUserId === null)
+      void navigate({
+        to: '/$clientId/receipts',
+        params: { clientId },
+        search: { ticket: eventId },
+      })
+    else
+      void navigate({
+        to: '/$clientId/users/$externalUserId',
+        params: { clientId, externalUserId },
+        search: { part: 'usage', month: signedAt.slice(0, 7), ticket: eventId },
+      })
   },
 })
 

@@ -7,6 +7,7 @@ import { usersBeginningQuery } from '../api/users.ts'
 import { type Command, listAppCommands, listApps, listOperate, toUserCommand } from './commands.ts'
 import { Modal } from './modal.tsx'
 import { Search } from './search.tsx'
+import { useTicketCommand } from './tickets.ts'
 import './palette.css'
 
 const typingMs = 200
@@ -43,14 +44,16 @@ function useCommands(text: string, onShortcuts: () => void) {
   const isAdmin = session?.isPlatformAdmin ?? false
   const apps = useApps(wanted, isAdmin)
   const ofApp = useAppCommands(clientId, wanted)
+  const ticket = useTicketCommand(clientId, wanted)
   const commands = [
+    ...ticket.commands,
     ...ofApp.commands,
     ...(session?.canCreateApps ? [toNewApp(() => void navigate({ to: '/new' }))] : []),
     ...listApps(navigate, apps.found),
     ...(isAdmin ? listOperate(navigate) : []),
     ...listGeneral(navigate, onShortcuts),
   ]
-  return { commands, isBusy: wanted !== text || ofApp.isBusy || apps.isBusy }
+  return { commands, isBusy: wanted !== text || [ofApp, apps, ticket].some(({ isBusy }) => isBusy) }
 }
 
 /** The first apps, and for platform admins those that fit the text among all. */

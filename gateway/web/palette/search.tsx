@@ -10,7 +10,7 @@ interface SearchProps {
   readonly onDone: () => void
 }
 
-const shownMax = 40
+const shownMax = 60
 
 /** A field with a list of commands: the combobox pattern of ARIA, without a pointer. */
 export function Search({ commands, text, isBusy, onText, onDone }: SearchProps): ReactNode {
@@ -42,12 +42,12 @@ export function Search({ commands, text, isBusy, onText, onDone }: SearchProps):
       <input
         type="text"
         role="combobox"
-        aria-label="Search for a page, an app, a user or an action"
+        aria-label="Search for a page, an app, a user, a ticket or an action"
         aria-expanded="true"
         aria-controls={listId}
         aria-autocomplete="list"
         {...(found.length > 0 && { 'aria-activedescendant': idOf(active) })}
-        placeholder="Page, app, user or action"
+        placeholder="Page, app, user, ticket or action"
         autoComplete="off"
         spellCheck={false}
         autoFocus
@@ -86,7 +86,7 @@ const toSummary = (count: number, isBusy: boolean): string => {
   if (count > 0) return count === 1 ? '1 command' : `${count} commands`
   return isBusy
     ? 'Looking …'
-    : 'Nothing fits. A user is found by the beginning of its id or e-mail address.'
+    : 'Nothing fits. A user is found by the beginning of its id or e-mail address, a ticket by its event id.'
 }
 
 /** Where a key leads in a list with `count` rows. */

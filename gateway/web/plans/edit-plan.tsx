@@ -90,7 +90,11 @@ function PlanForm({ clientId, plan }: { clientId: string; plan: Plan | undefined
         }}
       >
         <TermFields draft={draft} onChange={change} />
-        <ModelPrices models={draft.models} onChange={(models) => change({ models })} />
+        <ModelPrices
+          clientId={clientId}
+          models={draft.models}
+          onChange={(models) => change({ models })}
+        />
         {plan && plan.version !== begunWith && !update.isPending && (
           <p className="notice">
             Somebody has saved version {plan.version} of this plan meanwhile. Load the page again to

@@ -1,6 +1,8 @@
 import { type ReactNode, useState } from 'react'
 import type { Schemas } from '../api/client.ts'
 import { useRotateSecret } from '../api/settings.ts'
+import { useIdempotencyKey } from '../api/submission.ts'
+import { formatCount } from '../ui/amounts.ts'
 import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
 import { Instant } from '../ui/instant.tsx'
@@ -15,9 +17,8 @@ export function Credentials({
   canEdit: boolean
 }): ReactNode {
   const backend = app.m2mOidcClient
-  const [asked, setAsked] = useState<'beside' | 'instead'>()
+  const [asked, setAsked] = useState<keyof typeof effects>()
   const rotate = useRotateSecret(app.clientId)
-  const close = (): void => setAsked(undefined)
   return (
     <section className="card" aria-labelledby="credentials">
       <h2 id="credentials">Credentials</h2>
@@ -34,6 +35,7 @@ export function Credentials({
             <dd>
               <Copyable text={backend.clientId} />
               <small className="soft">{backend.hasSecret ? 'has a secret' : 'has no secret'}</small>
+              <Secrets secrets={backend.secrets} />
             </dd>
           </div>
         )}
@@ -54,27 +56,78 @@ export function Credentials({
         <ShownOnce label="Client secret" text={rotate.data.clientSecret} onClose={rotate.reset}>
           <p>
             Older secrets end <Instant at={rotate.data.oldSecretsExpireAt} />.
+            {rotate.data.revokedKeys > 0 &&
+              ` With them ended ${formatCount(rotate.data.revokedKeys)} API keys.`}
           </p>
         </ShownOnce>
       )}
-      {asked && (
-        <Confirm
-          title={asked === 'beside' ? 'Make a new client secret?' : 'Replace the client secret?'}
-          effect={effects[asked]}
-          action={asked === 'beside' ? 'Make a secret' : 'Replace'}
-          {...(asked === 'instead' && { typed: 'replace' })}
-          isBusy={rotate.isPending}
-          error={rotate.error}
-          onConfirm={() => rotate.mutate({ revokeOld: asked === 'instead' }, { onSuccess: close })}
-          onClose={() => {
-            close()
-            if (rotate.isError) rotate.reset()
-          }}
-        />
-      )}
+      {asked && <Rotation asked={asked} rotate={rotate} onClose={() => setAsked(undefined)} />}
     </section>
   )
 }
+
+interface RotationProps {
+  readonly asked: keyof typeof effects
+  readonly rotate: ReturnType<typeof useRotateSecret>
+  readonly onClose: () => void
+}
+
+/** Asks before a new secret is made. At once, the keys that older ones made may stay. */
+function Rotation({ asked, rotate, onClose }: RotationProps): ReactNode {
+  const [keepKeys, setKeepKeys] = useState(false)
+  const [idempotencyKey, renewKey] = useIdempotencyKey()
+  const isAtOnce = asked === 'instead'
+  const request = { revokeOld: isAtOnce, keepKeys: isAtOnce && keepKeys, idempotencyKey }
+  return (
+    <Confirm
+      title={isAtOnce ? 'Replace the client secret?' : 'Make a new client secret?'}
+      effect={
+        <>
+          {effects[asked]}
+          {isAtOnce && (
+            <label className="choice">
+              <input
+                type="checkbox"
+                checked={keepKeys}
+                onChange={({ target }) => {
+                  setKeepKeys(target.checked)
+                  renewKey()
+                }}
+              />
+              Keep the API keys that were made with them. Only if those did not leak, too.
+            </label>
+          )}
+        </>
+      }
+      action={isAtOnce ? 'Replace' : 'Make a secret'}
+      {...(isAtOnce && { typed: 'replace' })}
+      isBusy={rotate.isPending}
+      error={rotate.error}
+      onConfirm={() => rotate.mutate(request, { onSuccess: onClose })}
+      onClose={() => {
+        onClose()
+        if (rotate.isError) rotate.reset()
+      }}
+    />
+  )
+}
+
+/** When each valid secret was made, and when it ends. */
+const Secrets = ({ secrets }: { secrets: Schemas['OidcClient']['secrets'] }): ReactNode =>
+  secrets.length > 0 && (
+    <ul className="list" aria-label="Client secrets">
+      {secrets.map(({ createdAt, expiresAt }) => (
+        <li key={createdAt}>
+          made <Instant at={createdAt} />
+          {expiresAt !== null && (
+            <>
+              , ends <Instant at={expiresAt} />
+            </>
+          )}
+        </li>
+      ))}
+    </ul>
+  )
 
 const effects = {
   beside: 'Older secrets keep working for a while, so that your backend can switch without a stop.',

@@ -4,7 +4,8 @@ import { type TrustedIssuer, issuersQuery, useIssuerChanges } from '../api/setti
 import { Answer } from '../ui/answer.tsx'
 import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
-import { Empty, Failure } from '../ui/states.tsx'
+import { Empty } from '../ui/states.tsx'
+import { IssuerForm } from './issuer-form.tsx'
 import { TokenTester } from './token-tester.tsx'
 
 interface IssuersProps {
@@ -16,6 +17,8 @@ interface IssuersProps {
 export function Issuers({ clientId, canEdit }: IssuersProps): ReactNode {
   const issuers = useQuery(issuersQuery(clientId))
   const [removed, setRemoved] = useState<TrustedIssuer>()
+  const [editedId, setEditedId] = useState<string>()
+  const edited = issuers.data?.issuers.find(({ id }) => id === editedId)
   const { remove } = useIssuerChanges(clientId)
   const close = (): void => {
     setRemoved(undefined)
@@ -37,9 +40,21 @@ export function Issuers({ clientId, canEdit }: IssuersProps): ReactNode {
                     <small className="soft">
                       {' '}
                       users by {issuer.userClaim}
+                      {issuer.userPrefix !== '' && ` after ${issuer.userPrefix}`}
+                      {issuer.clientClaim !== null &&
+                        `, ${issuer.clientClaim} ${issuer.clientValues.join(' or ')}`}
                       {issuer.audiences.length > 0 && `, audiences ${issuer.audiences.join(', ')}`}
                     </small>
                   </div>
+                  {canEdit && (
+                    <Button
+                      isSmall
+                      aria-label={`Edit ${issuer.issuer}`}
+                      onClick={() => setEditedId(issuer.id)}
+                    >
+                      Edit
+                    </Button>
+                  )}
                   {canEdit && (
                     <Button
                       isSmall
@@ -55,9 +70,17 @@ export function Issuers({ clientId, canEdit }: IssuersProps): ReactNode {
           )
         }
       </Answer>
+      {edited && (
+        <EditIssuer
+          key={edited.id}
+          clientId={clientId}
+          issuer={edited}
+          onClose={() => setEditedId(undefined)}
+        />
+      )}
       {canEdit && (
         <>
-          <NewIssuer clientId={clientId} />
+          {!edited && <NewIssuer clientId={clientId} />}
           <TokenTester clientId={clientId} />
         </>
       )}
@@ -77,53 +100,38 @@ export function Issuers({ clientId, canEdit }: IssuersProps): ReactNode {
 }
 
 function NewIssuer({ clientId }: { clientId: string }): ReactNode {
-  const [issuer, setIssuer] = useState('')
-  const [audience, setAudience] = useState('')
-  const [userClaim, setUserClaim] = useState('sub')
   const { add } = useIssuerChanges(clientId)
   return (
-    <form
-      className="row"
-      onSubmit={(event) => {
-        event.preventDefault()
-        const audiences = audience.trim() === '' ? [] : [audience.trim()]
-        add.mutate(
-          { issuer: issuer.trim(), audiences, userClaim: userClaim.trim() },
-          { onSuccess: () => setIssuer('') },
-        )
-      }}
-    >
-      <label>
-        Issuer
-        <input
-          required
-          maxLength={2000}
-          placeholder="https://login.example"
-          value={issuer}
-          onChange={(event) => setIssuer(event.target.value)}
-        />
-      </label>
-      <label>
-        Audience (any when empty)
-        <input
-          maxLength={200}
-          value={audience}
-          onChange={(event) => setAudience(event.target.value)}
-        />
-      </label>
-      <label>
-        Claim with the user
-        <input
-          required
-          maxLength={200}
-          value={userClaim}
-          onChange={(event) => setUserClaim(event.target.value)}
-        />
-      </label>
-      <Button type="submit" disabled={add.isPending}>
-        {add.isPending ? 'Reading its keys …' : 'Trust'}
-      </Button>
-      {add.error && <Failure error={add.error} />}
-    </form>
+    <IssuerForm
+      name="Trust a provider"
+      action="Trust"
+      isBusy={add.isPending}
+      error={add.error}
+      onSubmit={(rules, onSuccess) => add.mutate(rules, { onSuccess })}
+    />
+  )
+}
+
+interface EditIssuerProps {
+  readonly clientId: string
+  readonly issuer: TrustedIssuer
+  readonly onClose: () => void
+}
+
+function EditIssuer({ clientId, issuer, onClose }: EditIssuerProps): ReactNode {
+  const { replace } = useIssuerChanges(clientId)
+  return (
+    <>
+      <p className="soft">Sessions that came from it end, and its users log in again.</p>
+      <IssuerForm
+        name={`Rules of ${issuer.issuer}`}
+        start={issuer}
+        action="Replace the rules"
+        isBusy={replace.isPending}
+        error={replace.error}
+        onSubmit={(body) => replace.mutate({ issuerId: issuer.id, body }, { onSuccess: onClose })}
+        onCancel={onClose}
+      />
+    </>
   )
 }

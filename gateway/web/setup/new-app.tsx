@@ -1,10 +1,10 @@
 import { useQuery } from '@tanstack/react-query'
-import { Link, useNavigate } from '@tanstack/react-router'
+import { useNavigate } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
 import { ApiError } from '../api/client.ts'
 import { sessionQuery } from '../api/queries.ts'
 import { type CreatedApp, useCreateApp } from '../api/setup.ts'
-import { useOneAtATime } from '../api/submission.ts'
+import { useIdempotencyKey, useOneAtATime } from '../api/submission.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Button } from '../ui/button.tsx'
 import { Page } from '../ui/page.tsx'
@@ -42,6 +42,7 @@ function NewAppForm(): ReactNode {
   const [name, setName] = useState('')
   const [isTest, setIsTest] = useState(false)
   const create = useCreateApp()
+  const [idempotencyKey, renewKey] = useIdempotencyKey()
   const submit = useOneAtATime()
   if (create.data) return <Created app={create.data} />
   return (
@@ -49,8 +50,8 @@ function NewAppForm(): ReactNode {
       className="stack"
       onSubmit={(event) => {
         event.preventDefault()
-        const app = { name: name.trim(), isTest }
-        submit((onSettled) => create.mutate(app, { onSettled }))
+        const body = { name: name.trim(), isTest }
+        submit((onSettled) => create.mutate({ body, idempotencyKey }, { onSettled }))
       }}
     >
       <label>
@@ -60,14 +61,20 @@ function NewAppForm(): ReactNode {
           pattern=".*\S.*"
           maxLength={200}
           value={name}
-          onChange={(event) => setName(event.target.value)}
+          onChange={(event) => {
+            setName(event.target.value)
+            renewKey()
+          }}
         />
       </label>
       <label className="choice">
         <input
           type="checkbox"
           checked={isTest}
-          onChange={(event) => setIsTest(event.target.checked)}
+          onChange={(event) => {
+            setIsTest(event.target.checked)
+            renewKey()
+          }}
         />
         A test app, whose clock can be moved ahead. This cannot be changed later.
       </label>
@@ -79,14 +86,14 @@ function NewAppForm(): ReactNode {
   )
 }
 
-/** Without an answer, nobody knows whether the app was created. */
+/** Without an answer, the app may exist. The form's key makes the same request again harmless. */
 const Refusal = ({ error }: { error: Error }): ReactNode => (
   <>
     <Failure error={error} />
     {(!(error instanceof ApiError) || error.status === 0 || error.status >= 500) && (
       <p>
-        The app may have been created. Look under <Link to="/">Apps</Link> before you try again: its
-        settings make a new secret.
+        The app may have been created. Press the button again without a change: it then returns that
+        app, and never a second one.
       </p>
     )}
   </>

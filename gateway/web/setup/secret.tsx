@@ -1,6 +1,7 @@
 import { Link } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
 import { useRotateSecret } from '../api/settings.ts'
+import { useIdempotencyKey, useOneAtATime } from '../api/submission.ts'
 import { Button } from '../ui/button.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { ShownOnce } from '../ui/shown-once.tsx'
@@ -18,6 +19,8 @@ interface SecretStepProps {
 export function SecretStep({ clientId, canEdit, state, m2mClientId }: SecretStepProps): ReactNode {
   const create = useRotateSecret(clientId)
   const [isShown, setIsShown] = useState(false)
+  const [idempotencyKey, renewKey] = useIdempotencyKey()
+  const submit = useOneAtATime()
   return (
     <Step number={2} title="Client secret" state={state}>
       <p>
@@ -39,7 +42,12 @@ export function SecretStep({ clientId, canEdit, state, m2mClientId }: SecretStep
               kind="main"
               disabled={create.isPending}
               onClick={() =>
-                create.mutate({ revokeOld: false }, { onSuccess: () => setIsShown(true) })
+                submit((onSettled) =>
+                  create.mutate(
+                    { revokeOld: false, idempotencyKey },
+                    { onSuccess: () => setIsShown(true), onSettled },
+                  ),
+                )
               }
             >
               {create.isPending ? 'Creating …' : 'Create a secret'}
@@ -56,6 +64,7 @@ export function SecretStep({ clientId, canEdit, state, m2mClientId }: SecretStep
           onClose={() => {
             setIsShown(false)
             create.reset()
+            renewKey()
           }}
         >
           <p>

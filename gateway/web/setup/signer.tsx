@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
-import { routingQuery } from '../api/settings.ts'
-import { useCreateSignerSecret } from '../api/setup.ts'
+import { routingQuery, useSignerSecretChanges } from '../api/settings.ts'
 import { useIdempotencyKey, useOneAtATime } from '../api/submission.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Button } from '../ui/button.tsx'
@@ -86,7 +86,7 @@ interface OwnSecretProps {
 
 /** Makes a secret with which a signer of the app's own gets decisions. */
 function OwnSecret({ clientId, onCreated }: OwnSecretProps): ReactNode {
-  const create = useCreateSignerSecret(clientId)
+  const { create } = useSignerSecretChanges(clientId)
   const [idempotencyKey, renewKey] = useIdempotencyKey()
   const submit = useOneAtATime()
   if (create.data)
@@ -110,10 +110,10 @@ function OwnSecret({ clientId, onCreated }: OwnSecretProps): ReactNode {
           disabled={create.isPending}
           onClick={() =>
             submit((onSettled) =>
-              create.mutate(idempotencyKey, {
-                onSuccess: ({ secret }) => onCreated(secret),
-                onSettled,
-              }),
+              create.mutate(
+                { body: { purpose: 'decisions' }, idempotencyKey },
+                { onSuccess: ({ secret }) => onCreated(secret), onSettled },
+              ),
             )
           }
         >
@@ -121,6 +121,12 @@ function OwnSecret({ clientId, onCreated }: OwnSecretProps): ReactNode {
         </Button>
       </div>
       {create.error && <Failure error={create.error} />}
+      <p className="soft">
+        <Link to="/$clientId/settings" params={{ clientId }} hash="signer-secrets">
+          Settings
+        </Link>{' '}
+        list these secrets and revoke them.
+      </p>
     </>
   )
 }

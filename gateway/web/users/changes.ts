@@ -5,7 +5,7 @@ import {
   useQueryClient,
 } from '@tanstack/react-query'
 import { type Schemas, api, unwrap } from '../api/client.ts'
-import { type UserRef, userKey } from '../api/users.ts'
+import { type LimitedRef, type UserRef, userKey } from '../api/users.ts'
 
 type Change<Input, Output = unknown> = UseMutationResult<Output, Error, Input>
 
@@ -124,14 +124,22 @@ export interface NewLimits {
   readonly maxPrices: { type: MaxPrice['type']; app?: string; maxWei: string }[]
 }
 
-export const useSetLimits = (user: UserRef): Change<NewLimits> =>
+export const useSetLimits = ({ keyId, ...user }: LimitedRef): Change<NewLimits> =>
   useUserChange(user, (body) =>
-    unwrap(api.PUT(`${userUrl}/limits`, { params: { path: { ...user } }, body })),
+    unwrap(
+      keyId === undefined
+        ? api.PUT(`${userUrl}/limits`, { params: { path: { ...user } }, body })
+        : api.PUT(`${userUrl}/keys/{keyId}/limits`, { params: { path: { ...user, keyId } }, body }),
+    ),
   )
 
-export const useClearLimits = (user: UserRef): Change<void> =>
+export const useClearLimits = ({ keyId, ...user }: LimitedRef): Change<void> =>
   useUserChange(user, () =>
-    unwrap(api.DELETE(`${userUrl}/limits`, { params: { path: { ...user } } })),
+    unwrap(
+      keyId === undefined
+        ? api.DELETE(`${userUrl}/limits`, { params: { path: { ...user } } })
+        : api.DELETE(`${userUrl}/keys/{keyId}/limits`, { params: { path: { ...user, keyId } } }),
+    ),
   )
 
 export type Timing = Schemas['SubscriptionChange']['timing']

@@ -1,6 +1,6 @@
 import { type ReactNode, useState } from 'react'
 import type { Schemas } from '../api/client.ts'
-import type { UserRef } from '../api/users.ts'
+import type { LimitedRef } from '../api/users.ts'
 import { parseDollars, toDollarText } from '../ui/amounts.ts'
 import { Button } from '../ui/button.tsx'
 import { Failure } from '../ui/states.tsx'
@@ -22,7 +22,7 @@ interface Draft {
 }
 
 interface EditLimitsProps {
-  readonly user: UserRef
+  readonly user: LimitedRef
   readonly limits: LimitsData
 }
 

@@ -14,6 +14,8 @@ export interface UserSearch {
   readonly by?: 'session'
   /** The event id of the ticket to explain. */
   readonly ticket?: string
+  /** The id of the key whose limits are shown. */
+  readonly key?: string
   /** Only decisions with this code. */
   readonly code?: string
   /** The id of the decision to explain. */
@@ -31,7 +33,7 @@ export function parseUsersSearch(search: Search): UserFilter {
 export function parseUserSearch(search: Search): UserSearch {
   const part = parts.find((one) => one === search['part'])
   const month = toText(search['month'])
-  const [ticket, code, decision] = ['ticket', 'code', 'decision'].map((name) =>
+  const [ticket, code, decision, key] = ['ticket', 'code', 'decision', 'key'].map((name) =>
     toText(search[name]),
   )
   return {
@@ -41,5 +43,6 @@ export function parseUserSearch(search: Search): UserSearch {
     ...(ticket !== undefined && { ticket }),
     ...(code !== undefined && { code }),
     ...(decision !== undefined && { decision }),
+    ...(key !== undefined && { key }),
   }
 }

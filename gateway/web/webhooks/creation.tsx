@@ -1,9 +1,10 @@
 import { type ReactNode, useState } from 'react'
-import { type EventType, eventTypes } from '../../../proto/events.ts'
+import { useIdempotencyKey, useOneAtATime } from '../api/submission.ts'
 import { type NewEndpoint, useCreateEndpoint } from '../api/webhooks.ts'
 import { Button } from '../ui/button.tsx'
 import { Copyable, ShownOnce } from '../ui/shown-once.tsx'
 import { Failure } from '../ui/states.tsx'
+import { EventTypes } from './event-types.tsx'
 
 const empty: NewEndpoint = { url: '', description: '', eventTypes: [], signing: 'hmac' }
 
@@ -11,7 +12,13 @@ const empty: NewEndpoint = { url: '', description: '', eventTypes: [], signing: 
 export function Creation({ clientId }: { clientId: string }): ReactNode {
   const [endpoint, setEndpoint] = useState(empty)
   const create = useCreateEndpoint(clientId)
-  const change = (changed: Partial<NewEndpoint>): void => setEndpoint({ ...endpoint, ...changed })
+  const [idempotencyKey, renewKey] = useIdempotencyKey()
+  const submit = useOneAtATime()
+  const set = (next: NewEndpoint): void => {
+    setEndpoint(next)
+    renewKey()
+  }
+  const change = (changed: Partial<NewEndpoint>): void => set({ ...endpoint, ...changed })
   return (
     <section className="card" aria-labelledby="new-endpoint">
       <h2 id="new-endpoint">Add an endpoint</h2>
@@ -19,7 +26,8 @@ export function Creation({ clientId }: { clientId: string }): ReactNode {
         className="stack"
         onSubmit={(event) => {
           event.preventDefault()
-          create.mutate(endpoint, { onSuccess: () => setEndpoint(empty) })
+          const request = { body: endpoint, idempotencyKey }
+          submit((onSettled) => create.mutate(request, { onSuccess: () => set(empty), onSettled }))
         }}
       >
         <label>
@@ -68,34 +76,6 @@ export function Creation({ clientId }: { clientId: string }): ReactNode {
     </section>
   )
 }
-
-interface EventTypesProps {
-  readonly chosen: readonly EventType[]
-  readonly onChange: (chosen: EventType[]) => void
-}
-
-const EventTypes = ({ chosen, onChange }: EventTypesProps): ReactNode => (
-  <details>
-    <summary>Events: {chosen.length === 0 ? 'all' : `${chosen.length} types`}</summary>
-    <fieldset className="choices">
-      <legend className="soft">Without a choice the endpoint receives every type.</legend>
-      {eventTypes.map((type) => (
-        <label key={type} className="choice">
-          <input
-            type="checkbox"
-            checked={chosen.includes(type)}
-            onChange={({ target }) =>
-              onChange(
-                target.checked ? [...chosen, type] : chosen.filter((other) => other !== type),
-              )
-            }
-          />
-          {type}
-        </label>
-      ))}
-    </fieldset>
-  </details>
-)
 
 interface SecretProps {
   readonly created: {

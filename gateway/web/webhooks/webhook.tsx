@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
 import { useRights } from '../api/rights.ts'
+import { useIdempotencyKey } from '../api/submission.ts'
 import { type Endpoint, endpointQuery, useEndpointChanges } from '../api/webhooks.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Button } from '../ui/button.tsx'
@@ -11,6 +12,7 @@ import { Page } from '../ui/page.tsx'
 import { Failure } from '../ui/states.tsx'
 import { Secret } from './creation.tsx'
 import { Deliveries } from './deliveries.tsx'
+import { EditEndpoint } from './edit-endpoint.tsx'
 import { EndpointStatus } from './endpoint-status.tsx'
 
 /** One endpoint: its state, its secrets and what was sent to it. */
@@ -49,6 +51,12 @@ const Facts = ({ endpoint }: { endpoint: Endpoint }): ReactNode => (
           <code>{endpoint.url}</code>
         </dd>
       </div>
+      {endpoint.description !== '' && (
+        <div>
+          <dt>Note</dt>
+          <dd>{endpoint.description}</dd>
+        </div>
+      )}
       <div>
         <dt>State</dt>
         <dd>
@@ -89,6 +97,8 @@ type Asked = 'disable' | 'delete' | 'rotate'
 function Changes({ clientId, endpoint }: { clientId: string; endpoint: Endpoint }): ReactNode {
   const navigate = useNavigate()
   const [asked, setAsked] = useState<Asked>()
+  const [isEdited, setIsEdited] = useState(false)
+  const [idempotencyKey, renewKey] = useIdempotencyKey()
   const { setStatus, remove, rotate, ping } = useEndpointChanges(clientId, endpoint.id)
   const close = (): void => {
     setAsked(undefined)
@@ -102,6 +112,9 @@ function Changes({ clientId, endpoint }: { clientId: string; endpoint: Endpoint 
         <Button kind="main" onClick={() => ping.mutate()} disabled={!isActive || ping.isPending}>
           Send a test event
         </Button>
+        <Button onClick={() => setIsEdited(true)} disabled={isEdited}>
+          Edit
+        </Button>
         <Button onClick={() => setAsked('rotate')}>New secret</Button>
         {isActive ? (
           <Button onClick={() => setAsked('disable')}>Disable</Button>
@@ -114,6 +127,9 @@ function Changes({ clientId, endpoint }: { clientId: string; endpoint: Endpoint 
           Delete
         </Button>
       </div>
+      {isEdited && (
+        <EditEndpoint clientId={clientId} endpoint={endpoint} onClose={() => setIsEdited(false)} />
+      )}
       {ping.isSuccess && <p role="status">The test event is queued. Its answer shows below.</p>}
       {ping.error && <Failure error={ping.error} />}
       {asked === undefined && setStatus.error && <Failure error={setStatus.error} />}
@@ -136,7 +152,14 @@ function Changes({ clientId, endpoint }: { clientId: string; endpoint: Endpoint 
           action="Make a new secret"
           isBusy={rotate.isPending}
           error={rotate.error}
-          onConfirm={() => rotate.mutate(undefined, { onSuccess: close })}
+          onConfirm={() =>
+            rotate.mutate(idempotencyKey, {
+              onSuccess: () => {
+                renewKey()
+                close()
+              },
+            })
+          }
           onClose={close}
         />
       )}

@@ -14,6 +14,7 @@ import {
 const views = [
   'quarantine',
   'ingest',
+  'catalogue',
   'holds',
   'losses',
   'differences',
@@ -95,6 +96,15 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     await expect.poll(() => events(page).count()).toBe(4)
     await page.getByLabel('State').selectOption('discarded')
     await page.getByText('No event is discarded.').waitFor()
+  })
+
+  it('are led to by the overview of any app while events wait', async () => {
+    const page = await owner(`/${clientId()}`)
+    const attention = page.getByRole('region', { name: 'Needs attention' })
+    await attention.getByText('3 signed events of all apps could not become tickets').waitFor()
+    await attention.getByRole('link', { name: 'See quarantine' }).click()
+    await page.getByRole('heading', { name: 'Quarantine', level: 1 }).waitFor()
+    expect(new URL(page.url()).pathname).toBe('/app/operate/quarantine')
   })
 
   it('show an event as it arrived, and texts of strangers as text', async () => {
@@ -214,8 +224,16 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     await row.waitFor()
     expect(await page.getByText('svc_sg_').count()).toBe(0)
     expect(await row.innerText()).toContain(clientId())
-    await row.getByRole('button', { name: 'New secrets for north' }).click()
+    await row.getByRole('button', { name: 'Change the apps of north' }).click()
     const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Client ids').fill('app_0123456789abcdef01234567')
+    await dialog.getByRole('button', { name: 'Change the apps' }).click()
+    await dialog.getByRole('alert').waitFor()
+    await dialog.getByLabel('It signs for all apps').check()
+    await dialog.getByRole('button', { name: 'Change the apps' }).click()
+    await row.getByText('all apps').waitFor()
+    forgive(/404/)
+    await row.getByRole('button', { name: 'New secrets for north' }).click()
     await dialog.getByRole('button', { name: 'Make new secrets' }).click()
     await shown.waitFor()
     for (const secret of await shown.locator('code').allInnerTexts()) registerSecret(secret)
@@ -398,7 +416,7 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     await page.waitForURL(/\/operate\/quarantine$/)
   })
 
-  it('are accessible in both themes, and fit a phone', { timeout: 60_000 }, async () => {
+  it('are accessible in both themes, and fit a phone', { timeout: 120_000 }, async () => {
     const page = await console()
     const link = page.getByRole('link', { name: /nameless/ })
     const event = (await link.getAttribute('href'))?.replace('/app', '') ?? ''

@@ -140,6 +140,28 @@ describe.runIf(executablePath)('set-up and palette of the dashboard', () => {
     expect(await page.getByRole('dialog').count()).toBe(0)
   })
 
+  it('finds a ticket of the app by its event id, and nothing by another one', async () => {
+    await spend('tess')
+    const page = await owner(`/${clientId()}/team`)
+    const path = `/api/v1/internal/apps/${clientId()}/usage/requests?externalUserId=tess`
+    const readId = (): Promise<string> =>
+      page.evaluate(
+        `fetch('${path}').then((answer) => answer.json()).then(({ items }) => items[0]?.eventId ?? '')`,
+      )
+    await expect.poll(readId).not.toBe('')
+    const eventId = await readId()
+    await page.keyboard.press('Control+k')
+    const field = page.getByRole('combobox', { name: 'Search for a page' })
+    await field.fill(eventId.replace(/^.{4}/, 'none'))
+    await page.getByText('a ticket by its event id').waitFor()
+    await field.fill(eventId)
+    await page.getByRole('option', { name: 'ticket of tess' }).waitFor()
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'One ticket, explained' }).waitFor()
+    await page.getByRole('region', { name: 'One ticket, explained' }).getByText(eventId).waitFor()
+    forgive(/404/)
+  })
+
   it('names every entry of the navigation in the palette', async () => {
     const page = await owner(`/${clientId()}/team`)
     const views = page.getByRole('navigation', { name: 'Views' })
@@ -153,15 +175,23 @@ describe.runIf(executablePath)('set-up and palette of the dashboard', () => {
       .toEqual(expect.arrayContaining([...entries, 'Receipts', 'My use']))
   })
 
-  it('says after a lost answer that the app may exist', async () => {
+  it('says after a lost answer that the app may exist, and then makes no second one', async () => {
     const page = await owner('/new')
     await page.getByLabel('Name', { exact: true }).fill('Lost')
-    await page.route('**/api/v1/apps', (route) =>
-      route.request().method() === 'POST' ? route.abort() : route.continue(),
-    )
+    await page.route('**/api/v1/apps', async (route) => {
+      if (route.request().method() !== 'POST') return route.continue()
+      expect((await route.fetch()).status()).toBe(201)
+      return route.abort()
+    })
     await page.getByRole('button', { name: 'Create the app' }).click()
     await page.getByText('The app may have been created.').waitFor()
-    expect(await page.getByRole('status', { name: 'Client secret' }).count()).toBe(0)
+    const shown = page.getByRole('status', { name: 'Client secret' })
+    expect(await shown.count()).toBe(0)
+    await page.unroute('**/api/v1/apps')
+    await page.getByRole('button', { name: 'Create the app' }).click()
+    await store(page, 'Client secret')
+    await show(page, '')
+    expect(await page.getByRole('link', { name: 'Lost', exact: true }).count()).toBe(1)
     forgive(/Failed to load|ERR_FAILED/)
   })
 

@@ -218,6 +218,26 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     expect(await page.getByLabel('Calls in a minute').inputValue()).toBe('')
   })
 
+  it('sets limits of a single key, and keeps those of the user', async () => {
+    await create('kay')
+    await call('POST', '/users/kay/keys', { label: 'phone' })
+    await call('PUT', '/users/kay/limits', { callsPerMinute: 9 })
+    const page = await owner(viewOf('kay', '?part=limits'))
+    await page.getByLabel('Limits of', { exact: true }).selectOption('the key phone')
+    await page.waitForURL(/key=/)
+    await page.getByText('The key has no limit of its own.').waitFor()
+    await page.getByLabel('Calls in a minute').fill('3')
+    await page.getByRole('button', { name: 'Save limits' }).click()
+    await page.reload()
+    await expect.poll(() => figure(page, 'Calls in a minute').innerText()).toBe('3')
+    await page.getByRole('button', { name: 'Remove all limits' }).click()
+    await page.getByText('Only the limits of the user then apply').waitFor()
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove all limits' }).click()
+    await page.getByText('The key has no limit of its own.').waitFor()
+    await page.getByLabel('Limits of', { exact: true }).selectOption('the user, with all keys')
+    await expect.poll(() => figure(page, 'Calls in a minute').innerText()).toBe('9')
+  })
+
   it('keeps a typed limit while the stored limits change', async () => {
     await create('kim')
     await call('PUT', '/users/kim/limits', { callsPerMinute: 5 })
