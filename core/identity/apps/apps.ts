@@ -131,15 +131,7 @@ export function createApps(deps: Deps) {
     })
     if (app.isPlatformOwned) await ownByPlatform(db, app.id, at)
     await plans.createDefaults(db, { appId: app.id, included: request.included, at })
-    await audit(db, {
-      appId: app.id,
-      actor: request.createdBy?.accountId ?? 'operator',
-      action: 'app_created',
-      status: 'success',
-      correlationId: request.createdBy?.correlationId,
-      details: { isPlatformOwned: app.isPlatformOwned },
-      at,
-    })
+    await auditCreation(db, request, { id: app.id, at })
     if (creator) await putMember(db, { app: app.id, account: creator, role: 'owner', at })
     const ownerFields = owner ? await addOwner(db, owner, { app: app.id, at }) : {}
     return { ...app, createdAt: at.toISOString(), m2mClientSecret, ...ownerFields }
@@ -167,6 +159,21 @@ export function createApps(deps: Deps) {
 }
 
 export type Apps = ReturnType<typeof createApps>
+
+const auditCreation = (
+  db: Db,
+  { createdBy, isPlatformOwned }: NewApp,
+  { id, at }: { id: AppId; at: Date },
+): Promise<void> =>
+  audit(db, {
+    appId: id,
+    actor: createdBy?.accountId ?? 'operator',
+    action: 'app_created',
+    status: 'success',
+    correlationId: createdBy?.correlationId,
+    details: { isPlatformOwned },
+    at,
+  })
 
 /** Hashes the owner's password. Generates one if the operator gave no password. */
 async function prepareOwner(owner: { email: Email; password?: string }): Promise<Owner> {

@@ -175,3 +175,10 @@ export const useRotateSigningKeys = () =>
   useChange(keysOf('signing-keys'), (force: boolean) =>
     unwrap(api.POST('/api/v1/internal/operate/signing-keys/rotate', { body: { force } })),
   )
+
+export type Catalog = Schemas['Catalog']
+
+export const catalogQuery = queryOptions({
+  queryKey: ['operate', 'catalog'],
+  queryFn: () => unwrap(api.GET('/api/v1/internal/operate/catalog')),
+})

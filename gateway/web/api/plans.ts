@@ -81,3 +81,16 @@ export const useWhatIf = (clientId: string) =>
         }),
       ),
   })
+
+export type Catalog = Schemas['Catalog']
+
+/** Pipelines and models that the app's plans may name, which change seldom. */
+export const appCatalogQuery = (clientId: string) =>
+  queryOptions({
+    queryKey: ['catalog', clientId],
+    staleTime: 300_000,
+    queryFn: () =>
+      unwrap(
+        api.GET('/api/v1/internal/apps/{clientId}/catalog', { params: { path: { clientId } } }),
+      ),
+  })

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
-import { type Catalog, catalogQuery } from '../api/catalog.ts'
+import { type Catalog, catalogQuery } from '../api/operate.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { Name } from '../ui/name.tsx'

@@ -17,8 +17,8 @@ import { Page } from '../ui/page.tsx'
 import { Copyable, ShownOnce } from '../ui/shown-once.tsx'
 import { Empty } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
-import { NewSigner } from './new-signer.tsx'
-import { SignerApps } from './signer-apps.tsx'
+import { NewSigner } from './signers/new-signer.tsx'
+import { SignerApps } from './signers/signer-apps.tsx'
 
 type Asked = { readonly act: 'apps' | 'rotate' | 'remove'; readonly signer: Signer }
 

@@ -8,12 +8,12 @@ import { type Command, toTicketCommand } from './commands.ts'
 const eventIdShape = /^(?!app_|m2m_)[\w.:-]{16,200}$/
 
 /** The ticket of an app whose event id is the whole text. */
-export function useTicketCommand(clientId: string | undefined, wanted: string) {
+export function useTicketCommand(clientId: string | undefined, text: string) {
   const navigate = useNavigate()
-  const { queryKey, queryFn } = ticketQuery(clientId ?? '', wanted)
+  const { queryKey, queryFn } = ticketQuery(clientId ?? '', text)
   const ticket = useQuery({
     queryKey: [...queryKey, 'or none'],
-    enabled: clientId !== undefined && eventIdShape.test(wanted),
+    enabled: clientId !== undefined && eventIdShape.test(text),
     queryFn: async (context) => {
       try {
         return (await queryFn?.(context)) ?? null

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
-import { type Catalog, appCatalogQuery } from '../api/catalog.ts'
+import { type Catalog, appCatalogQuery } from '../api/plans.ts'
 import { Button } from '../ui/button.tsx'
 import { type ModelPrice, noBounds } from './draft.ts'
 

@@ -223,7 +223,7 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     await call('POST', '/users/kay/keys', { label: 'phone' })
     await call('PUT', '/users/kay/limits', { callsPerMinute: 9 })
     const page = await owner(viewOf('kay', '?part=limits'))
-    await page.getByLabel('Limits of', { exact: true }).selectOption('the key phone')
+    await page.getByRole('combobox', { name: 'Limits of' }).selectOption('the key phone')
     await page.waitForURL(/key=/)
     await page.getByText('The key has no limit of its own.').waitFor()
     await page.getByLabel('Calls in a minute').fill('3')
@@ -234,7 +234,7 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     await page.getByText('Only the limits of the user then apply').waitFor()
     await page.getByRole('dialog').getByRole('button', { name: 'Remove all limits' }).click()
     await page.getByText('The key has no limit of its own.').waitFor()
-    await page.getByLabel('Limits of', { exact: true }).selectOption('the user, with all keys')
+    await page.getByRole('combobox', { name: 'Limits of' }).selectOption('the user, with all keys')
     await expect.poll(() => figure(page, 'Calls in a minute').innerText()).toBe('9')
   })
 

@@ -1,6 +1,6 @@
 import { type ReactNode, useState } from 'react'
-import { type Signer, useUpdateSigner } from '../api/operate.ts'
-import { Confirm } from '../ui/confirm.tsx'
+import { type Signer, useUpdateSigner } from '../../api/operate.ts'
+import { Confirm } from '../../ui/confirm.tsx'
 
 interface SignerAppsProps {
   readonly signer: Signer

@@ -1,8 +1,8 @@
 import { type ReactNode, useState } from 'react'
-import type { SecretsChange, SignerWish } from '../api/operate.ts'
-import { useIdempotencyKey } from '../api/submission.ts'
-import { Button } from '../ui/button.tsx'
-import { Failure } from '../ui/states.tsx'
+import type { SecretsChange, SignerWish } from '../../api/operate.ts'
+import { useIdempotencyKey } from '../../api/submission.ts'
+import { Button } from '../../ui/button.tsx'
+import { Failure } from '../../ui/states.tsx'
 
 interface NewSignerProps {
   readonly create: SecretsChange<SignerWish>
