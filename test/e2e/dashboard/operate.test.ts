@@ -219,6 +219,7 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     const secrets = await shown.locator('code').allInnerTexts()
     expect(secrets).toEqual([expect.stringMatching(/^svc_sg_/), expect.stringMatching(/^svc_sg_/)])
     for (const secret of secrets) registerSecret(secret)
+    await page.getByRole('button', { name: 'I have stored it' }).click()
     await page.reload()
     const row = page.getByRole('row', { name: /^north/ })
     await row.waitFor()
