@@ -1,5 +1,5 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { microsDown, usdAttos } from '../../lib/money.ts'
+import { formatDecimal18, microsToAttos, microsDown, usdAttos } from '../../lib/money.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import type { UserKey } from '../../shared/ids.ts'
 import { formatNumber } from '../invoices/invoice.ts'
@@ -169,5 +169,6 @@ function usageText(lines: readonly LedgerLine[]): string {
   const tickets = lines.reduce((sum, line) => sum + line.tickets, 0)
   const overage = microsDown(usdAttos(lines.reduce((sum, line) => sum + line.overage, 0n)))
   const count = tickets === 1 ? 'One signed ticket' : `${tickets} signed tickets`
-  return overage > 0n ? `${count}, ${overage} USD micros of it beyond the balance` : count
+  if (overage === 0n) return count
+  return `${count}, ${formatDecimal18(microsToAttos(overage))} USD of it beyond the balance`
 }
