@@ -260,10 +260,10 @@ export const findClients = (db: Db, app: AppId, at: Date): Promise<ClientRow[]> 
            c.initiate_login_uri, c.device_third_party_initiate_login,
            array(select s.created_at from client_secrets s
                  where s.client_id = c.client_id and (s.expires_at is null or s.expires_at > ${at})
-                 order by s.created_at, s.id) as secret_starts,
+                 order by s.created_at, s.expires_at nulls last, s.id) as secret_starts,
            array(select s.expires_at from client_secrets s
                  where s.client_id = c.client_id and (s.expires_at is null or s.expires_at > ${at})
-                 order by s.created_at, s.id) as secret_ends
+                 order by s.created_at, s.expires_at nulls last, s.id) as secret_ends
     from clients c
     where c.app_id = ${app}`,
   )

@@ -143,7 +143,7 @@ describe('daily roots', () => {
     await get(ids[7] ?? '', 'many.json')
     const { text } = await verify('many.json')
     expect(text).toContain(', ticket ')
-    expect(text).toContain(' of 60\n')
+    expect(text).toContain(' of 60.\n')
     expect((await tollgate('verify')).text).toContain('the books are right')
   })
 
@@ -189,7 +189,7 @@ describe('daily roots', () => {
     await world.damage('insert into tickets select * from gone; drop table gone')
     await buildRoots(world)
     await get(id, 'back.json')
-    expect((await verify('back.json')).text).toContain(' of 3\n')
+    expect((await verify('back.json')).text).toContain(' of 3.\n')
   })
 
   it('are built for other apps while the root of a test app fails', async () => {
@@ -222,7 +222,7 @@ describe('daily roots', () => {
     world.clock.advance(day)
     await build(`'${world.app.clientId}'`, 1)
     await get(id, 'other.json')
-    expect((await verify('other.json')).text).toContain(', ticket 1 of 1\n')
+    expect((await verify('other.json')).text).toContain(', ticket 1 of 1.\n')
     await world.damage('insert into tickets select * from gone; drop table gone')
     await build(ids, 2)
     await buildRoots(world)
