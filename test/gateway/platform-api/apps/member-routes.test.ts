@@ -51,6 +51,7 @@ const routes: {
     least: 'admin',
     answer: 409,
   },
+  { method: 'GET', path: '/catalog', least: 'viewer' },
   { method: 'GET', path: '/usage?groupBy=day', least: 'viewer' },
   { method: 'GET', path: '/usage/balance?externalUserId=ada', least: 'viewer' },
   { method: 'GET', path: '/usage/loss', least: 'viewer' },
