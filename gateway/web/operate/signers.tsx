@@ -59,8 +59,10 @@ export function Signers(): ReactNode {
               />
             ) : (
               <Empty>
-                There is no signer but the one with <code>WEBHOOK_SECRET</code>, which signs for all
-                apps.
+                <span>
+                  There is no signer but the one with <code>WEBHOOK_SECRET</code>, which signs for
+                  all apps.
+                </span>
               </Empty>
             )
           }
