@@ -77,8 +77,14 @@ export async function embeddedCluster(): Promise<Cluster> {
   await chmod(directory, 0o711)
   const postgres = await startEmbeddedPostgres({
     dataDir: join(directory, 'postgres'),
-    // The data does not outlive the run, so no write waits for the disk.
-    settings: { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' },
+    settings: {
+      // Several test files start several cores at once, as on CI's server (.ci/services.sh).
+      max_connections: '200',
+      // The data does not outlive the run, so no write waits for the disk.
+      fsync: 'off',
+      synchronous_commit: 'off',
+      full_page_writes: 'off',
+    },
   })
   const remove = async () => {
     await postgres.stop()
