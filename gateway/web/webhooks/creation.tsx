@@ -4,6 +4,7 @@ import { type NewEndpoint, useCreateEndpoint } from '../api/webhooks.ts'
 import { Button } from '../ui/button.tsx'
 import { Copyable, ShownOnce } from '../ui/shown-once.tsx'
 import { Failure } from '../ui/states.tsx'
+import { EndpointFields } from './endpoint-fields.tsx'
 import { EventTypes } from './event-types.tsx'
 
 const empty: NewEndpoint = { url: '', description: '', eventTypes: [], signing: 'hmac' }
@@ -30,25 +31,11 @@ export function Creation({ clientId }: { clientId: string }): ReactNode {
           submit((onSettled) => create.mutate(request, { onSuccess: () => set(empty), onSettled }))
         }}
       >
-        <label>
-          Address
-          <input
-            type="url"
-            required
-            maxLength={2000}
-            placeholder="https://example.com/webhooks"
-            value={endpoint.url}
-            onChange={(event) => change({ url: event.target.value })}
-          />
-        </label>
-        <label>
-          Note (optional)
-          <input
-            maxLength={200}
-            value={endpoint.description}
-            onChange={(event) => change({ description: event.target.value })}
-          />
-        </label>
+        <EndpointFields
+          url={endpoint.url}
+          description={endpoint.description ?? ''}
+          onChange={change}
+        />
         <label>
           Signature
           <select

@@ -2,6 +2,7 @@ import { type ReactNode, useState } from 'react'
 import { type Endpoint, type EndpointChange, useEndpointChanges } from '../api/webhooks.ts'
 import { Button } from '../ui/button.tsx'
 import { Failure } from '../ui/states.tsx'
+import { EndpointFields } from './endpoint-fields.tsx'
 import { EventTypes } from './event-types.tsx'
 
 interface EditEndpointProps {
@@ -28,27 +29,11 @@ export function EditEndpoint({ clientId, endpoint, onClose }: EditEndpointProps)
         else onClose()
       }}
     >
-      <label>
-        Address
-        <input
-          type="url"
-          required
-          maxLength={2000}
-          value={fields.url}
-          onChange={(event) => change({ url: event.target.value })}
-        />
-      </label>
-      {fields.url.trim() !== start.url && (
-        <p className="soft">Deliveries that wait are sent to the new address, too.</p>
-      )}
-      <label>
-        Note (optional)
-        <input
-          maxLength={200}
-          value={fields.description}
-          onChange={(event) => change({ description: event.target.value })}
-        />
-      </label>
+      <EndpointFields {...fields} onChange={change}>
+        {fields.url.trim() !== start.url && (
+          <p className="soft">Deliveries that wait are sent to the new address, too.</p>
+        )}
+      </EndpointFields>
       <EventTypes chosen={fields.eventTypes} onChange={(eventTypes) => change({ eventTypes })} />
       {update.error && <Failure error={update.error} />}
       <div className="row">
