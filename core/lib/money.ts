@@ -90,6 +90,12 @@ export function formatDecimal18(value: bigint): string {
   return `${value < 0n ? '-' : ''}${digits.slice(0, -18)}${fraction ? `.${fraction}` : ''}`
 }
 
+/** The exact text of atto-dollars in dollars, with two decimals or as many as they have: "-7.50". */
+export function formatDollars(amount: bigint): string {
+  const [whole = '0', fraction = ''] = formatDecimal18(amount).split('.')
+  return `${whole}.${fraction.padEnd(2, '0')}`
+}
+
 /** An exact amount in wei as ETH. */
 export const formatEth = (amount: Wei): string => formatDecimal18(amount)
 

@@ -1,4 +1,4 @@
-import { formatDecimal18, parseDecimal18 } from '../../core/lib/money.ts'
+import { formatDecimal18, formatDollars, parseDecimal18 } from '../../core/lib/money.ts'
 import { UsageError } from './options.ts'
 
 /** An amount of money in the format of an RPC. */
@@ -17,9 +17,7 @@ export function dollars(amount: Amount): string {
   const attos = attosOf(amount)
   // A rate may have more decimals than an amount.
   if (attos === null) return 'exact' in amount ? (amount.exact ?? '') : ''
-  const sign = attos < 0n ? '-' : ''
-  const [whole = '0', decimals = ''] = formatDecimal18(attos < 0n ? -attos : attos).split('.')
-  return `${sign}${whole}.${decimals.padEnd(2, '0')}`
+  return formatDollars(attos)
 }
 
 /** The same with the unit: "7.50 USD". */

@@ -1,6 +1,8 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/billing/v1/invoices.ts'
 import {
   formatDecimal18,
+  formatDollars,
+  microsToAttos,
   microsThatAddUp,
   type UsdAttos,
   usdAttos,
@@ -91,16 +93,9 @@ const toReader = (caller: ReadingCaller): Reader => ({
   account: caller.kind === 'member' && !caller.isPlatformAdmin ? caller.accountId : null,
 })
 
+const toDollars = (micros: bigint): string => formatDollars(microsToAttos(usdMicros(micros)))
+
 const parseReason = (text: string): string => parseReadable(text, { field: 'reason', max: 500 })
-
-const attosPerMicro = 10n ** 12n
-
-/** An amount of micros as a decimal with two places, or more if it has them. */
-function toDollars(micros: bigint): string {
-  const exact = formatDecimal18(micros * attosPerMicro)
-  const [whole = '0', fraction = ''] = exact.split('.')
-  return `${whole}.${fraction.padEnd(2, '0')}`
-}
 
 function toInvoice(document: ShownDocument): pb.Invoice {
   const { lines, carriedIn, carried } = document

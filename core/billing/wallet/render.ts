@@ -1,7 +1,14 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/billing/v1/wallet.ts'
-import { type UsdAttos, microsDown, microsUp, usdAttos } from '../../lib/money.ts'
+import {
+  type UsdAttos,
+  formatDollars,
+  microsDown,
+  microsToAttos,
+  microsUp,
+  usdAttos,
+  usdMicros,
+} from '../../lib/money.ts'
 import type { Card } from '../processor/port.ts'
-import { formatUsd } from './amounts.ts'
 import type { BillingState } from './billing-state.ts'
 
 /** Renders billing states. Money of the payer is rounded down, debts up. */
@@ -69,6 +76,6 @@ const up = (amount: UsdAttos): pb.BillingMoney => toMoney(microsUp(amount))
 
 const toMoney = (micros: bigint): pb.BillingMoney => ({
   usdMicros: micros.toString(),
-  usd: micros < 0n ? `-${formatUsd(-micros)}` : formatUsd(micros),
+  usd: formatDollars(microsToAttos(usdMicros(micros))),
   currency: 'USD',
 })

@@ -1,8 +1,9 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { formatDecimal18, microsToAttos, microsDown, usdAttos } from '../../lib/money.ts'
+import { microsDown, usdAttos } from '../../lib/money.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import type { UserKey } from '../../shared/ids.ts'
 import { formatNumber } from '../invoices/invoice.ts'
+import { formatUsd } from './amounts.ts'
 import { type PayerDocument, listDocuments } from './document-store.ts'
 import { type LedgerLine, listLines, readAtOnce } from './store.ts'
 import {
@@ -170,5 +171,5 @@ function usageText(lines: readonly LedgerLine[]): string {
   const overage = microsDown(usdAttos(lines.reduce((sum, line) => sum + line.overage, 0n)))
   const count = tickets === 1 ? 'One signed ticket' : `${tickets} signed tickets`
   if (overage === 0n) return count
-  return `${count}, ${formatDecimal18(microsToAttos(overage))} USD of it beyond the balance`
+  return `${count}, ${formatUsd(overage)} USD of it beyond the balance`
 }

@@ -2,7 +2,7 @@ import type {
   BilledUsage,
   GetStatementResponse,
 } from '../../../proto/gen/es/tollgate/billing/v1/billing_pb.ts'
-import { formatDecimal18 } from '../../../core/lib/money.ts'
+import { formatDollars, microsToAttos, usdMicros } from '../../../core/lib/money.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { textMember } from '../../http/body.ts'
@@ -78,10 +78,4 @@ const countOf = ({ requestCount }: BilledUsage): string =>
 const amounts = ({ networkFeeUsdMicros, ownerChargeUsdMicros }: BilledUsage): Html =>
   html`<td class="number">${dollars(networkFeeUsdMicros)}</td><td class="number">${dollars(ownerChargeUsdMicros)}</td>`
 
-const attosPerMicro = 10n ** 12n
-
-/** Formats an amount of micros with two places, or more if it has them. */
-function dollars(micros: string): string {
-  const [whole = '0', fraction = ''] = formatDecimal18(BigInt(micros) * attosPerMicro).split('.')
-  return `${whole}.${fraction.padEnd(2, '0')}`
-}
+const dollars = (micros: string): string => formatDollars(microsToAttos(usdMicros(BigInt(micros))))

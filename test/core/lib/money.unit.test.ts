@@ -5,6 +5,7 @@ import {
   divFloor,
   ethRate,
   formatDecimal18,
+  formatDollars,
   formatEth,
   microsDown,
   microsThatAddUp,
@@ -111,6 +112,16 @@ describe('parsing and formatting', () => {
     expect(formatEth(wei(0n))).toBe('0')
     expect(formatEth(wei(1n))).toBe('0.000000000000000001')
     expect(formatEth(wei(10n ** 18n))).toBe('1')
+  })
+
+  it.each([
+    [0n, '0.00'],
+    [7n * 10n ** 18n, '7.00'],
+    [75n * 10n ** 17n, '7.50'],
+    [-125n * 10n ** 15n, '-0.125'],
+    [1n, '0.000000000000000001'],
+  ])('formats %d atto-dollars with two decimals or more', (attos, text) => {
+    expect(formatDollars(attos)).toBe(text)
   })
 
   it('parses its own output', () => {
