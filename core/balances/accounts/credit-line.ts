@@ -1,6 +1,9 @@
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 
-/** Credit lines (docs/escrow-credit.md, "Credit line"): the debt of an account, and what it may still owe. Pure. */
+/**
+ * Credit lines (docs/escrow-credit.md, "Credit line"): the debt of an account, and what it may still
+ * owe. Pure.
+ */
 
 /** The figures that a credit line depends on. */
 export interface Debtor {

@@ -26,8 +26,8 @@ const pagesMax = 50
 
 /**
  * Recalls the leases of all users whose app's owner has lost money that its apps hold
- * (docs/escrow-credit.md, "The owner's account"): by one message per app, which sidecars follow at once,
- * and in the database page by page, for sidecars that missed the message. Does not run in the
+ * (docs/escrow-credit.md, "The owner's account"): by one message per app, which sidecars follow at
+ * once, and in the database page by page, for sidecars that missed the message. Does not run in the
  * transaction that takes the money, because that one has locked the owner's account, and users must
  * be locked in id order.
  */

@@ -11,8 +11,8 @@ import { type OwnerHolds, type Payer, leastRatio } from './store.ts'
 
 /**
  * The second account of a call: the account of the app's owner, which pays the owner charge
- * (docs/escrow-credit.md, "The owner's account"). What all apps of an owner may still cost must fit in its
- * balance and credit line.
+ * (docs/escrow-credit.md, "The owner's account"). What all apps of an owner may still cost must fit
+ * in its balance and credit line.
  */
 
 /** The storage of exposures, in PostgreSQL or, for the model checker, in memory. */

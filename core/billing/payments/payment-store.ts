@@ -250,7 +250,7 @@ export async function listOpenReturnsOf(
   return rows.map(openFromRow)
 }
 
-/** Lists returns that the ledger has not taken, those first that were not tried for the longest time. */
+/** Lists returns that the ledger has not taken. The one whose last try is oldest comes first. */
 export async function listOpenReturns(db: Db, limit: number): Promise<OpenReturn[]> {
   const rows = await many<OpenReturnRow>(
     db,

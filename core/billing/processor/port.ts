@@ -129,8 +129,8 @@ export interface NewRefund {
   readonly amount: UsdCents
   readonly reference: string
   /**
-   * Whether the platform returns its fee of the refunded part to the account. Default is no. Only
-   * for a payment with a fee of which nothing was returned yet.
+   * Whether the platform returns the fee of the refunded part to the account. Default is no. Allowed
+   * only if the payment has a fee, and no part of the fee was returned before.
    */
   readonly returnsFee?: boolean
 }

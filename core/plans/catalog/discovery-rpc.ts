@@ -37,7 +37,8 @@ const reader: Guard<MemberCaller | AccountCaller> = {
 }
 
 /**
- * Discovery service for operators, and for members who read it: lists offers, refreshes the catalogue, adds and removes entries.
+ * Discovery service for operators, and for members who read it: lists offers, refreshes the
+ * catalogue, adds and removes entries.
  */
 export function createDiscoveryRpc(deps: DiscoveryRpcDeps) {
   const { pool, now, pipelines, url, appOf } = deps

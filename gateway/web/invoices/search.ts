@@ -5,7 +5,7 @@ import { toText } from '../ui/usage/search.ts'
 export interface InvoicesSearch {
   /** From 2; absent for the first page. */
   readonly page?: number
-  /** Absent: as the billing mode says. */
+  /** Default is the payer of the billing mode. */
   readonly payer?: InvoicePayer
   /** External id of the user. */
   readonly user?: string

@@ -101,11 +101,11 @@ function PayerMoney({ payer, canEdit }: Omit<PaidByProps, 'processor'>): ReactNo
 
 interface OwnerProps {
   readonly clientId: string
-  /** Whether the view shows the money of nobody else. */
+  /** Whether to show balance and transactions of the account, which rollup shows elsewhere. */
   readonly showsMoney: boolean
 }
 
-/** What the owner pays to the platform, whoever pays for the users. */
+/** What the owner pays to the platform, in any billing mode. */
 function Owner({ clientId, showsMoney }: OwnerProps): ReactNode {
   const since = usePaidSince(useSearch({ from: '/$clientId/money' }).paid)
   const payer = { clientId, externalUserId: undefined, isOwner: true } as const

@@ -25,7 +25,7 @@ const modes = {
   },
 } as const
 
-/** Who pays for users, and for owners the change of it. */
+/** Shows who pays for users, and lets owners change it. */
 export function WhoPays({ processor, canOwn }: WhoPaysProps): ReactNode {
   const { clientId, billingMode, status } = processor
   const [isAsked, setAsked] = useState(false)

@@ -59,7 +59,7 @@ export const fromUnpriced = (count: number, isOperator: boolean): Concern | null
         ...(isOperator && { leadsTo: 'ingest' as const }),
       }
 
-/** Open events of all apps, for platform admins: nobody else can decide about them. */
+/** Open events of all apps. Only platform admins see and decide about them. */
 export function fromQuarantine({ waiting }: Schemas['QuarantineList']): Concern | null {
   const count = waiting.reduce((sum, { events }) => sum + Number(events), 0)
   return count === 0

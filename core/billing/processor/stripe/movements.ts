@@ -119,7 +119,7 @@ const platformFee = ({ fee_details }: Stripe.BalanceTransaction): bigint =>
     0n,
   )
 
-/** A charge, the platform's fee of it, and the return of that fee all name the charge. */
+/** A charge, its platform fee, and the return of that fee have the charge's id. */
 function feeReference(transaction: Stripe.BalanceTransaction, charges: Charges): string | null {
   const { source } = transaction
   if (typeof source !== 'object' || source === null) return null
