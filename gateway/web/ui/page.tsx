@@ -9,17 +9,20 @@ interface PageProps {
   readonly children: ReactNode
 }
 
-/** The document itself was read when it loaded, so its first view needs no announcement. */
-let isFirst = true
+/** The path of the first view. It is read with the document, so it needs no announcement. */
+let firstPath: string | undefined
+let hasMoved = false
 
 /**
  * Moves the focus to the title of a new view, so that screen readers read it and the keyboard begins
  * there. The focus stays if the view has already taken it.
  */
 function announce(): void {
+  const path = window.location.pathname
+  firstPath ??= path
+  hasMoved ||= path !== firstPath
   const content = document.querySelector('main')
-  if (!isFirst && content?.contains(document.activeElement) !== true) focusTitle()
-  isFirst = false
+  if (hasMoved && content?.contains(document.activeElement) !== true) focusTitle()
 }
 
 /** A view: its title, which is also the document's, and its content. */
