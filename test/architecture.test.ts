@@ -44,6 +44,13 @@ const orders: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['clock', 'summary', 'whatif'],
   ],
   'core/books': [['checks'], ['verify'], ['receipts', 'seal', 'transfer']],
+  'core/identity': [
+    ['issuers', 'platform-app', 'providers'],
+    ['users'],
+    ['members', 'registrations', 'tenants'],
+    ['apps'],
+    ['accounts', 'callers'],
+  ],
   'core/metering': [
     ['collector', 'loss', 'redrive'],
     ['ingest'],

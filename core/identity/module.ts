@@ -21,21 +21,23 @@ import { grpcService } from '../rpc/serve.ts'
 import { createAccounts } from './accounts/accounts.ts'
 import { createIdentities } from './accounts/identities.ts'
 import { createLoginRecords } from './accounts/log-in-records.ts'
-import { createAccountsRpc } from './accounts/rpc.ts'
+import { type AppQuota, createAppQuota } from './accounts/app-quota.ts'
+import { createAccountHandlers } from './accounts/rpc.ts'
 import { createApps } from './apps/apps.ts'
 import { type Clients, createClients } from './apps/clients.ts'
 import type { MeteringMode } from './apps/store.ts'
-import { createLoginPolicy } from './apps/login-policy.ts'
 import { createManagement } from './apps/management.ts'
-import { type AppQuota, createAppQuota } from './apps/quota.ts'
 import { createRedirectUris } from './apps/redirect-uris.ts'
 import { createRedirectUrisRpc } from './apps/redirect-uris-rpc.ts'
-import { createAppsRpc, createManagementRpc } from './apps/rpc.ts'
+import { createAppsRpc, createManagementHandlers } from './apps/rpc.ts'
 import { createCallersRpc } from './callers/rpc.ts'
 import type { IdentityConfig } from './config.ts'
-import { type Invitations, createInvitations } from './invitations/invitations.ts'
 import { createIssuersPart } from './issuers/module.ts'
+import { type Invitations, createInvitations } from './members/invitations.ts'
+import { createInvitationHandlers, createOwnInvitationHandlers } from './members/invitations-rpc.ts'
+import { createLoginPolicy } from './members/login-policy.ts'
 import { type Members, createMembers } from './members/members.ts'
+import { createMemberHandlers } from './members/rpc.ts'
 import { openUserProvider } from './providers/open.ts'
 import { createOwnerAccounts } from './platform-app/owner-accounts.ts'
 import { createPlatformApp } from './platform-app/platform-app.ts'
@@ -139,13 +141,10 @@ function createPeople(shared: Shared, { config, credentialIssuers, mails }: Iden
   const identities = createIdentities({ ...shared, ...config, accounts, records })
   const members = createMembers({ ...shared, invitations, credentialIssuers })
   const { appCreation } = config
-  const { accountService } = createAccountsRpc({
-    accounts,
-    identities,
-    quota,
-    invitations,
-    appCreation,
-  })
+  const accountService = {
+    ...createAccountHandlers({ accounts, identities, quota, appCreation }),
+    ...createOwnInvitationHandlers(invitations, accounts),
+  }
   return { accounts, quota, invitations, members, accountService }
 }
 
@@ -171,7 +170,8 @@ function createAppServices(
   { clients, quota, invitations, members }: AppParts,
 ) {
   const { publicUrl, issuer, defaultSignerUrl } = shared.config
-  const apps = createApps({ ...shared, plans, quota, ownByPlatform })
+  const { putOwner } = members
+  const apps = createApps({ ...shared, plans, quota, ownByPlatform, putOwner })
   const redirectUris = createRedirectUris(shared)
   const managing = { clients, credentialIssuers, meteringMode, requireDeletable }
   const management = createManagement({ ...shared, ...managing })
@@ -179,15 +179,17 @@ function createAppServices(
   return {
     ...createRedirectUrisRpc({ redirectUris }),
     ...createAppsRpc({ apps, clients, starterUsdMicros }),
-    ...createManagementRpc({
-      apps,
-      management,
-      members,
-      invitations,
-      idempotency: shared.idempotency,
-      starterUsdMicros,
-      appCreation,
-      routing: { publicUrl, issuer, ...deployment },
-    }),
+    managementService: {
+      ...createManagementHandlers({
+        apps,
+        management,
+        idempotency: shared.idempotency,
+        starterUsdMicros,
+        appCreation,
+        routing: { publicUrl, issuer, ...deployment },
+      }),
+      ...createMemberHandlers(members, invitations),
+      ...createInvitationHandlers(invitations),
+    },
   }
 }

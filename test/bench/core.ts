@@ -52,6 +52,7 @@ export function wireCore(url: string) {
     now,
     quota: { requireRoom: async () => {} },
     ownByPlatform: async () => {},
+    putOwner: async () => {},
   })
   const grants = createGrants({ pool, invalidations, now })
   const users = createUsers({

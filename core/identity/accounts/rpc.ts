@@ -8,27 +8,25 @@ import {
   orOperator,
   platformAdmin,
 } from '../../rpc/guards.ts'
-import { type Handlers, rpc } from '../../rpc/serve.ts'
-import type { AppQuota } from '../apps/quota.ts'
+import { rpc } from '../../rpc/serve.ts'
 import type { AppCreation } from '../config.ts'
-import type { Invitations } from '../invitations/invitations.ts'
-import { createOwnInvitationHandlers } from '../invitations/rpc.ts'
 import type { Accounts } from './accounts.ts'
+import type { AppQuota } from './app-quota.ts'
 import type { PasswordCredential } from './passwords.ts'
 import type { LiveSession } from './sessions.ts'
 import type { Identities } from './identities.ts'
 
-export interface AccountsRpcDeps {
+export interface AccountsDeps {
   readonly accounts: Accounts
   readonly identities: Identities
   readonly quota: AppQuota
-  readonly invitations: Invitations
   readonly appCreation: AppCreation
 }
 
-export function createAccountsRpc(deps: AccountsRpcDeps) {
-  const { accounts, quota, invitations } = deps
-  const accountService: Handlers<pb.AccountServiceServer> = {
+/** The RPCs of AccountService, without those about invitations. */
+export function createAccountHandlers(deps: AccountsDeps) {
+  const { accounts, quota } = deps
+  return {
     ...createLoginHandlers(deps),
     createAccount: rpc(operatorWrite(), async (request: pb.CreateAccountRequest, _, context) =>
       accounts.create(
@@ -45,7 +43,6 @@ export function createAccountsRpc(deps: AccountsRpcDeps) {
       account: await accounts.change(request, context),
     })),
     ...createQuotaHandlers(quota),
-    ...createOwnInvitationHandlers(invitations, accounts),
     listAccounts: rpc(operator(), async ({ limit, cursor }: pb.ListAccountsRequest) => {
       const { items, nextCursor } = await accounts.list(parseCursor(cursor), parseLimit(limit))
       return {
@@ -79,7 +76,6 @@ export function createAccountsRpc(deps: AccountsRpcDeps) {
       return {}
     }),
   }
-  return { accountService }
 }
 
 const createQuotaHandlers = (quota: AppQuota) => ({
@@ -98,7 +94,7 @@ const createLoginHandlers = ({
   accounts,
   identities,
   appCreation,
-}: Pick<AccountsRpcDeps, 'accounts' | 'identities' | 'appCreation'>) => ({
+}: Pick<AccountsDeps, 'accounts' | 'identities' | 'appCreation'>) => ({
   logIn: rpc(gatewayCaller(), async (request: pb.LogInRequest, _, context) =>
     renderLogin(await accounts.logIn(credentialOf(request), context)),
   ),

@@ -20,11 +20,10 @@ import { type Db, tx } from '../../lib/sql.ts'
 import type { Plans } from '../../plans/service.ts'
 import { hashPassword } from '../../shared/secrets.ts'
 import type { Shared } from '../../shared/shared.ts'
+import type { AppQuota } from '../accounts/app-quota.ts'
 import { getOrInsertAccount } from '../accounts/store.ts'
-import { putMember } from '../members/store.ts'
 import { clientSecretPrefix } from './clients.ts'
 import type { OwnByPlatform } from '../types.ts'
-import type { AppQuota } from './quota.ts'
 import * as store from './store.ts'
 
 type Deps = Pick<Shared, 'pool' | 'secrets' | 'now'> & {
@@ -32,7 +31,11 @@ type Deps = Pick<Shared, 'pool' | 'secrets' | 'now'> & {
   readonly quota: Pick<AppQuota, 'requireRoom'>
   /** Marks a new app as one of the platform's own apps (docs/billing.md). */
   readonly ownByPlatform: OwnByPlatform
+  /** Makes the account an owner of the new app. */
+  readonly putOwner: PutOwner
 }
+
+type PutOwner = (db: Db, owner: { app: AppId; account: AccountId; at: Date }) => Promise<void>
 
 export interface NewApp {
   readonly name: string
@@ -82,7 +85,7 @@ interface Owner {
 
 /** Creates and lists apps. Each app has one public and one M2M client. */
 export function createApps(deps: Deps) {
-  const { pool, plans, secrets, quota, ownByPlatform, now } = deps
+  const { pool, plans, secrets, quota, ownByPlatform, putOwner, now } = deps
 
   /**
    * Creates the app, both clients, a client secret, the Starter plan and the owner in one
@@ -132,8 +135,8 @@ export function createApps(deps: Deps) {
     if (app.isPlatformOwned) await ownByPlatform(db, app.id, at)
     await plans.createDefaults(db, { appId: app.id, included: request.included, at })
     await auditCreation(db, request, { id: app.id, at })
-    if (creator) await putMember(db, { app: app.id, account: creator, role: 'owner', at })
-    const ownerFields = owner ? await addOwner(db, owner, { app: app.id, at }) : {}
+    if (creator) await putOwner(db, { app: app.id, account: creator, at })
+    const ownerFields = owner ? await addOwner(db, owner, { app: app.id, at, putOwner }) : {}
     return { ...app, createdAt: at.toISOString(), m2mClientSecret, ...ownerFields }
   }
 
@@ -190,11 +193,15 @@ async function prepareOwner(owner: { email: Email; password?: string }): Promise
  * Makes the account with the owner's address an owner of the app. Creates the account if it is
  * missing.
  */
-async function addOwner(db: Db, owner: Owner, { app, at }: { app: AppId; at: Date }) {
+async function addOwner(
+  db: Db,
+  owner: Owner,
+  { app, at, putOwner }: { app: AppId; at: Date; putOwner: PutOwner },
+) {
   const { email, passwordHash } = owner
   const id = accountId(uuidV7(at.getTime()))
   const account = await getOrInsertAccount(db, { id, email, passwordHash, at })
-  await putMember(db, { app, account: account.id, role: 'owner', at })
+  await putOwner(db, { app, account: account.id, at })
   const isShown = account.created && owner.isPasswordNew
   return { ownerEmail: email, ...(isShown ? { ownerPassword: owner.password } : {}) }
 }

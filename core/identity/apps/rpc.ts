@@ -37,10 +37,6 @@ import {
   parseScopes,
   parseWebUrl,
 } from '../input.ts'
-import type { Invitations } from '../invitations/invitations.ts'
-import { createInvitationHandlers } from '../invitations/rpc.ts'
-import type { Members } from '../members/members.ts'
-import { createMemberHandlers } from '../members/rpc.ts'
 import type { Apps } from './apps.ts'
 import type { Clients } from './clients.ts'
 import type { AppChange, AppView, ClientChange, Management } from './management.ts'
@@ -123,11 +119,9 @@ function parseSearch(text: string | undefined): string | null {
   return parseReadable(text.trim(), { field: 'search', max: searchMax })
 }
 
-export interface ManagementRpcDeps {
+export interface ManagementDeps {
   readonly apps: Apps
   readonly management: Management
-  readonly members: Members
-  readonly invitations: Invitations
   readonly idempotency: Pick<Idempotency, 'once'>
   readonly starterUsdMicros: UsdMicros
   /** Who may create apps: platform admins, or every account. */
@@ -135,18 +129,13 @@ export interface ManagementRpcDeps {
   readonly routing: Routing
 }
 
-/** RPCs for an app's members. */
-export function createManagementRpc(deps: ManagementRpcDeps) {
-  const managementService: Handlers<pb.ManagementServiceServer> = {
-    ...createOwnAppHandlers(deps),
-    ...createMemberHandlers(deps.members, deps.invitations),
-    ...createInvitationHandlers(deps.invitations),
-    ...createSettingHandlers(deps.management),
-  }
-  return { managementService }
-}
+/** The RPCs of ManagementService for an app and its settings. */
+export const createManagementHandlers = (deps: ManagementDeps) => ({
+  ...createOwnAppHandlers(deps),
+  ...createSettingHandlers(deps.management),
+})
 
-function createOwnAppHandlers(deps: ManagementRpcDeps) {
+function createOwnAppHandlers(deps: ManagementDeps) {
   const { apps, management, idempotency, starterUsdMicros, appCreation, routing } = deps
   // An app without its own signer URL uses the deployment's signer.
   const renderView = (view: AppView, role: string) => render.app(view, { role, ...routing })

@@ -2,12 +2,11 @@ import { lockApp } from './change.ts'
 import type { Shared } from '../../shared/shared.ts'
 import type { CredentialIssuer } from '../types.ts'
 import type { Clients } from './clients.ts'
-import { auditSuccess } from '../../shared/audit.ts'
-import type { AppOperatorCaller, MemberCaller } from '../../rpc/callers.ts'
+import { type Actor, auditSuccess } from '../../shared/audit.ts'
+import { type AppOperatorCaller, type MemberCaller, toActor } from '../../rpc/callers.ts'
 import type { AppId } from '../../shared/ids.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { Context } from '../../rpc/serve.ts'
-import { type MemberEditor, toEditor } from '../members/editor.ts'
 
 /** Options for the older secrets of the M2M client. */
 export interface SecretRotation {
@@ -47,13 +46,16 @@ export function createSecretRotation({
         body: keepKeys ? { revokeOld, keepKeys } : { revokeOld },
         holdsSecret: true,
       },
-      (db) => replaceSecret(db, toEditor(caller, context), request),
+      (db) => {
+        const actor = toActor(caller, context)
+        return replaceSecret(db, { appId: caller.appId, actor }, request)
+      },
     )
   }
 
   async function replaceSecret(
     db: Db,
-    { appId, actor }: MemberEditor,
+    { appId, actor }: { appId: AppId; actor: Actor },
     { revokeOld, keepKeys }: SecretRotation,
   ) {
     await lockApp(db, appId)

@@ -1,16 +1,16 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { auditSuccess } from '../../shared/audit.ts'
 import type { Role } from '../../rpc/callers.ts'
-import { type AppId, appId, isUuid } from '../../shared/ids.ts'
+import { type AccountId, type AppId, appId, isUuid } from '../../shared/ids.ts'
 import type { Shared } from '../../shared/shared.ts'
 import { type Db, tx } from '../../lib/sql.ts'
-import { admitsStranger } from '../apps/login-policy.ts'
 import { type AppRow, lockApp } from '../apps/store.ts'
 import { parseEmail } from '../input.ts'
-import type { Invitations } from '../invitations/invitations.ts'
-import type { InvitationRow } from '../invitations/store.ts'
 import type { CredentialIssuer } from '../types.ts'
 import type { MemberEditor } from './editor.ts'
+import type { InvitationRow } from './invitation-store.ts'
+import type { Invitations } from './invitations.ts'
+import { admitsStranger } from './login-policy.ts'
 import * as store from './store.ts'
 
 type Deps = Shared & {
@@ -26,6 +26,10 @@ type Deps = Shared & {
 export function createMembers(deps: Deps) {
   const { pool, invitations, grants, credentialIssuers, now } = deps
   const list = (app: AppId): Promise<store.MemberRow[]> => store.listMembers(pool, app)
+
+  /** Makes the account an owner of an app that the same transaction creates. */
+  const putOwner = (db: Db, owner: { app: AppId; account: AccountId; at: Date }): Promise<void> =>
+    store.putMember(db, { ...owner, role: 'owner' })
 
   /**
    * Changes the role of a member. Sends an invitation to a non-member, and to a member who is to
@@ -121,7 +125,7 @@ export function createMembers(deps: Deps) {
     await auditSuccess(db, { appId: app, actor, action, details, at: now() })
   }
 
-  return { list, put, remove }
+  return { list, put, putOwner, remove }
 }
 
 export type Members = ReturnType<typeof createMembers>

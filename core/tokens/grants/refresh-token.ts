@@ -1,7 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
-import type { LoginAdmission } from '../../identity/apps/login-policy.ts'
+import type { LoginAdmission } from '../../identity/members/login-policy.ts'
 import { isSecret } from '../../lib/crypto.ts'
 import type { Db } from '../../lib/sql.ts'
 import { type Redemption, type TokenFamilies, refreshPrefix } from '../login/token-families.ts'

@@ -70,8 +70,15 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
   const ledger = createLedger()
   const plans = createPlans({ ledger })
   const secrets = createSecrets({ current: '1', byId: new Map([['1', randomBytes(32)]]) })
-  const quota = { requireRoom: async () => {} }
-  const apps = createApps({ pool, plans, secrets, now, quota, ownByPlatform: async () => {} })
+  const apps = createApps({
+    pool,
+    plans,
+    secrets,
+    now,
+    quota: { requireRoom: async () => {} },
+    ownByPlatform: async () => {},
+    putOwner: async () => {},
+  })
   const createApp = (name: string) =>
     apps.create({ name, included: usdMicros(5_000_000n), isPlatformOwned: false })
   const app = await createApp('acme')

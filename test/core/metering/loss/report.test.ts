@@ -57,6 +57,7 @@ const otherApp = () =>
     now: () => world.clock.at,
     quota: { requireRoom: async () => {} },
     ownByPlatform: async () => {},
+    putOwner: async () => {},
     secrets: createSecrets({ current: '1', byId: new Map([['1', Buffer.alloc(32, 7)]]) }),
   }).create({ name: 'other', included: usdMicros(0n), isPlatformOwned: false })
 const ask = (query: Partial<Parameters<typeof metering.losses.ofApp>[1]> = {}) =>

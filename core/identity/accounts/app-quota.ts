@@ -5,7 +5,7 @@ import { audit } from '../../shared/audit.ts'
 import type { AccountId } from '../../shared/ids.ts'
 import type { Shared } from '../../shared/shared.ts'
 import { parseEmail } from '../input.ts'
-import * as store from '../accounts/store.ts'
+import * as store from './store.ts'
 
 type Deps = Shared & {
   /** Default quota per owner. */

@@ -2,8 +2,8 @@ import { DomainError } from '../../../proto/errors.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
 import { normalizeEmail, toDomain } from '../../lib/text/email.ts'
 import { findById } from '../accounts/store.ts'
-import { findMember, lockMembership } from '../members/store.ts'
-import type { PublicClient } from './clients.ts'
+import type { PublicClient } from '../apps/clients.ts'
+import { findMember, lockMembership } from './store.ts'
 
 export interface LoginAccount {
   readonly id: string

@@ -9,11 +9,11 @@ import type { Shared } from '../../shared/shared.ts'
 import type { AccountCaller, Role } from '../../rpc/callers.ts'
 import type { Context } from '../../rpc/serve.ts'
 import type { Mails } from '../../mail/mails.ts'
-import type { AppQuota } from '../apps/quota.ts'
+import type { AppQuota } from '../accounts/app-quota.ts'
 import { lockApp } from '../apps/store.ts'
-import type { MemberEditor } from '../members/editor.ts'
-import { countMembers, findMember, findOwnerAccount, putMember } from '../members/store.ts'
-import * as store from './store.ts'
+import type { MemberEditor } from './editor.ts'
+import * as store from './invitation-store.ts'
+import { countMembers, findMember, findOwnerAccount, putMember } from './store.ts'
 
 type Deps = Shared & {
   readonly quota: Pick<AppQuota, 'requireRoom'>

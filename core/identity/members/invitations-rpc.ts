@@ -3,9 +3,9 @@ import type * as management from '../../../proto/gen/ts-proto/tollgate/identity/
 import { appOperatorWrite, gatewayCaller, member, orOperator } from '../../rpc/guards.ts'
 import { rpc } from '../../rpc/serve.ts'
 import type { Accounts } from '../accounts/accounts.ts'
-import { toEditor } from '../members/editor.ts'
+import { toEditor } from './editor.ts'
 import type { Invitations } from './invitations.ts'
-import type { InvitationRow } from './store.ts'
+import type { InvitationRow } from './invitation-store.ts'
 
 /** The invitation RPCs of ManagementService. */
 export const createInvitationHandlers = (invitations: Invitations) => ({
