@@ -116,6 +116,7 @@ const calls: Record<
       processor.createCustomer(at, { reference: 'user-1', description: 'ada' }, 'key-2'),
   ),
   readCard: [() => processor.readCard(own, 'cus_1')],
+  hasCustomer: [() => processor.hasCustomer(own, 'cus_1')],
   openCheckout: [
     () => processor.openCheckout(own, checkout({}), 'key-3'),
     () => processor.openCheckout(connected, checkout({ fee }), 'key-4'),

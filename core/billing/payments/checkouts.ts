@@ -9,13 +9,14 @@ import type { AppId } from '../../shared/ids.ts'
 import { type PaymentProcessor, type UsdCents, usdCents } from '../processor/port.ts'
 import * as store from './checkout-store.ts'
 import type { CheckoutPurpose, StoredCheckout } from './checkout-store.ts'
+import type { Customer } from './customer-store.ts'
 import type { Customers, Payer } from './customers.ts'
 import { returnUrl } from './urls.ts'
 
 export interface CheckoutsDeps {
   readonly pool: Pool
   readonly processor: Pick<PaymentProcessor, 'openCheckout'>
-  readonly customers: Pick<Customers, 'ensure'>
+  readonly customers: Pick<Customers, 'ensure' | 'refresh'>
   readonly publicUrl: string
   readonly now: Now
 }
@@ -42,6 +43,12 @@ export interface CheckoutRequest {
 export interface OpenedCheckout {
   readonly checkoutId: string
   readonly checkoutUrl: string
+}
+
+interface PageOptions {
+  readonly customer: Customer
+  readonly attempt: number
+  readonly description: string
 }
 
 /** The processor answers within seconds; then a checkout is checked for the first time. */
@@ -105,17 +112,49 @@ export function createCheckouts({ pool, processor, customers, publicUrl, now }: 
   }
 
   /**
-   * Calls the processor for a stored checkout. Each attempt has its own keys, because the processor
-   * repeats its faults as long as their keys. An unused customer or page costs nothing.
+   * Calls the processor for a stored checkout, again with a new customer if the processor has deleted
+   * the first one.
    */
   async function call(checkout: StoredCheckout, payer: Payer, description: string): Promise<void> {
-    const { appId, id, at, amount, fee, successUrl, cancelUrl } = checkout
+    const refused = await tryPage(checkout, payer, description)
+    if (refused === null) return
+    const read = await customers.refresh(refused.used).catch(() => null)
+    if (read?.isGone !== true) throw refused.error
+    const again = await tryPage(checkout, payer, description)
+    if (again !== null) throw again.error
+  }
+
+  /** Returns null after success, and a refusal of the processor with the customer that was used. */
+  async function tryPage(
+    checkout: StoredCheckout,
+    payer: Payer,
+    description: string,
+  ): Promise<{ readonly used: Customer; readonly error: DomainError } | null> {
     const attempt = await store.countAttempt(pool, checkout)
-    const { customerId } = await customers.ensure(payer, `${id}:${attempt}`)
+    const used = await customers.ensure(payer, `${checkout.id}:${attempt}`)
+    try {
+      await openPage(checkout, { customer: used, attempt, description })
+      return null
+    } catch (error) {
+      if (error instanceof DomainError && error.reason === 'PROCESSOR_REFUSED')
+        return { used, error }
+      throw error
+    }
+  }
+
+  /**
+   * Opens the pay page. Each attempt has its own keys, because the processor repeats its faults as
+   * long as their keys. An unused customer or page costs nothing.
+   */
+  async function openPage(
+    checkout: StoredCheckout,
+    { customer, attempt, description }: PageOptions,
+  ): Promise<void> {
+    const { appId, id, at, amount, fee, successUrl, cancelUrl } = checkout
     const opened = await processor.openCheckout(
       at,
       {
-        customer: customerId,
+        customer: customer.customerId,
         mode: amount === null ? 'card' : 'payment',
         amount,
         fee,

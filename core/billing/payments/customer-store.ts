@@ -13,7 +13,13 @@ export interface Customer extends UserKey {
   readonly card: Card | null
   /** When the card was last read; null if never. */
   readonly readAt: Date | null
+  /** Whether the processor has deleted the customer, and no other took its place. */
+  readonly isGone: boolean
+  /** Ids of earlier customers, which the processor has deleted. */
+  readonly formerIds: readonly string[]
 }
+
+type CustomerKey = Pick<Customer, 'appId' | 'userId' | 'at' | 'customerId'>
 
 interface CustomerRow {
   app_id: string
@@ -27,6 +33,8 @@ interface CustomerRow {
   card_expires_month: number
   card_expires_year: number
   card_read_at: Date | null
+  gone_at: Date | null
+  former_ids: string[]
 }
 
 /** The value of the column account_id for an account of the processor. */
@@ -48,10 +56,12 @@ const customerFromRow = (row: CustomerRow): Customer => ({
           expiresYear: row.card_expires_year,
         },
   readAt: row.card_read_at,
+  isGone: row.gone_at !== null,
+  formerIds: row.former_ids,
 })
 
 const columns = `app_id, user_id, plane, account_id, customer_id, card_id, card_brand, card_last4, card_expires_month,
-  card_expires_year, card_read_at`
+  card_expires_year, card_read_at, gone_at, former_ids`
 
 interface CustomerPlace {
   readonly at: ProcessorAccount
@@ -103,7 +113,10 @@ export async function findByCustomerId(
   return row && customerFromRow(row)
 }
 
-/** Stores a new customer. Keeps the existing one if another process was faster. */
+/**
+ * Stores a new customer, in place of one that is gone. Keeps the existing one if another process was
+ * faster.
+ */
 export async function insertCustomer(
   db: Db,
   {
@@ -113,7 +126,7 @@ export async function insertCustomer(
     customerId,
     processor,
     createdAt,
-  }: Omit<Customer, 'card' | 'readAt'> & {
+  }: CustomerKey & {
     readonly processor: ProcessorKind
     readonly createdAt: Date
   },
@@ -121,13 +134,16 @@ export async function insertCustomer(
   await db.query(sql`
     insert into processor_customers (app_id, user_id, processor, plane, account_id, customer_id, created_at)
     values (${app}, ${user}, ${processor}, ${at.plane}, ${accountColumn(at)}, ${customerId}, ${createdAt})
-    on conflict do nothing`)
+    on conflict (app_id, user_id, processor, plane, account_id) do update
+    set customer_id = excluded.customer_id, gone_at = null, card_read_at = null,
+        former_ids = processor_customers.former_ids || processor_customers.customer_id
+    where processor_customers.gone_at is not null`)
 }
 
 /** Stores the default card as read at `readAt`. An older reading changes nothing. */
 export async function saveCard(
   db: Db,
-  { appId: app, userId: user, at, customerId }: Omit<Customer, 'card' | 'readAt'>,
+  { appId: app, userId: user, at, customerId }: CustomerKey,
   { card, readAt }: { readonly card: Card | null; readonly readAt: Date },
 ): Promise<void> {
   await db.query(sql`
@@ -136,5 +152,23 @@ export async function saveCard(
         card_expires_month = ${card?.expiresMonth ?? null}, card_expires_year = ${card?.expiresYear ?? null},
         card_read_at = ${readAt}
     where app_id = ${app} and user_id = ${user} and plane = ${at.plane} and account_id = ${accountColumn(at)}
-      and customer_id = ${customerId} and (card_read_at is null or card_read_at <= ${readAt})`)
+      and customer_id = ${customerId} and gone_at is null and (card_read_at is null or card_read_at <= ${readAt})`)
+}
+
+/**
+ * Notes that the processor has deleted the customer, and with it the card. Returns false if that was
+ * known, or another customer took its place.
+ */
+export async function saveGone(
+  db: Db,
+  { appId: app, userId: user, at, customerId }: CustomerKey,
+  goneAt: Date,
+): Promise<boolean> {
+  const { rowCount } = await db.query(sql`
+    update processor_customers
+    set gone_at = ${goneAt}, card_id = null, card_brand = null, card_last4 = null, card_expires_month = null,
+        card_expires_year = null, card_read_at = ${goneAt}
+    where app_id = ${app} and user_id = ${user} and plane = ${at.plane} and account_id = ${accountColumn(at)}
+      and customer_id = ${customerId} and gone_at is null`)
+  return rowCount === 1
 }

@@ -1,5 +1,6 @@
-import type { Db, Pool } from '../../lib/sql.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
+import { auditSuccess } from '../../shared/audit.ts'
 import type { UserKey } from '../../shared/ids.ts'
 import type { Card, PaymentProcessor, ProcessorAccount } from '../processor/port.ts'
 import * as store from './customer-store.ts'
@@ -13,7 +14,7 @@ export interface Payer extends UserKey {
 
 export interface CustomersDeps {
   readonly pool: Pool
-  readonly processor: Pick<PaymentProcessor, 'kind' | 'createCustomer' | 'readCard'>
+  readonly processor: Pick<PaymentProcessor, 'kind' | 'createCustomer' | 'readCard' | 'hasCustomer'>
   /** Called after a card was read, at least once for each change. */
   readonly onCardRead?: (user: UserKey, card: Card | null) => Promise<void>
   readonly now: Now
@@ -22,18 +23,20 @@ export interface CustomersDeps {
 /** The processor's records of users who pay, with their cards. */
 export function createCustomers({ pool, processor, onCardRead, now }: CustomersDeps) {
   /**
-   * Returns the payer's customer, created at first need. `attempt` names the call: a repetition
-   * under the same name creates no second customer at the processor.
+   * Returns the payer's customer, created at first need and again after the processor has deleted
+   * it. `attempt` names the call: a repetition under the same name creates no second customer at the
+   * processor.
    */
   async function ensure(payer: Payer, attempt: string): Promise<Customer> {
     const { appId, userId, at } = payer
     const place = { at, processor: processor.kind }
     const existing = await store.findCustomer(pool, payer, place)
-    if (existing) return existing
+    if (existing?.isGone === false) return existing
+    const former = existing === null ? '' : `:${existing.customerId}`
     const { id } = await processor.createCustomer(
       at,
       { reference: `${appId}/${userId}`, description: payer.externalUserId },
-      `${at.plane}:${appId}:customer:${userId}:${attempt}`,
+      `${at.plane}:${appId}:customer:${userId}:${attempt}${former}`,
     )
     await store.insertCustomer(pool, { appId, userId, ...place, customerId: id, createdAt: now() })
     const created = await store.findCustomer(pool, payer, place)
@@ -42,19 +45,38 @@ export function createCustomers({ pool, processor, onCardRead, now }: CustomersD
   }
 
   /** Reads the customer's default card from the processor and stores it. */
-  async function refresh(customer: Customer): Promise<Card | null> {
+  async function refresh(customer: Customer): Promise<Customer> {
+    if (customer.isGone) return customer
     const readAt = now()
     const card = await processor.readCard(customer.at, customer.customerId)
-    await store.saveCard(pool, customer, { card, readAt })
+    const isGone = card === null && !(await processor.hasCustomer(customer.at, customer.customerId))
+    if (isGone) await forget(customer)
+    else await store.saveCard(pool, customer, { card, readAt })
     await onCardRead?.(customer, card)
-    return card
+    return { ...customer, card, isGone }
+  }
+
+  /** A customer that the processor has deleted can neither pay nor come back. */
+  async function forget(customer: Customer): Promise<void> {
+    const { appId, userId, customerId, at } = customer
+    const goneAt = now()
+    await tx(pool, async (db) => {
+      if (!(await store.saveGone(db, customer, goneAt))) return
+      await auditSuccess(db, {
+        appId,
+        actor: { name: 'payment processor' },
+        action: 'processor_customer_gone',
+        details: { userId, customerId, plane: at.plane, account: at.account },
+        at: goneAt,
+      })
+    })
   }
 
   /** Refreshes the customer with the processor's id. Does nothing for a customer of others. */
   async function refreshById(customerId: string, at: ProcessorAccount): Promise<Customer | null> {
     const place = { at, processor: processor.kind }
     const customer = await store.findByCustomerId(pool, customerId, place)
-    return customer && { ...customer, card: await refresh(customer) }
+    return customer && refresh(customer)
   }
 
   /** Returns the card on file that can be charged at `instant`, as last read; null without one. */

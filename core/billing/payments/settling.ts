@@ -11,7 +11,7 @@ import * as store from './checkout-store.ts'
 import type { CheckoutEnd, StoredCheckout } from './checkout-store.ts'
 import { parseReference } from './checkouts.ts'
 import { type CreditingDeps, createCrediting } from './crediting.ts'
-import { findCustomer } from './customer-store.ts'
+import { type Customer, findCustomer } from './customer-store.ts'
 import type { Customers } from './customers.ts'
 import type { Returns } from './returns.ts'
 
@@ -204,6 +204,10 @@ const isSame = ({ processorId }: StoredCheckout, { id }: Checkout): boolean =>
 const isOver = ({ state }: StoredCheckout): boolean =>
   state === 'settled' || state === 'failed' || state === 'expired'
 
+/** Whether the customer has this id, or had it when the checkout was paid. */
+const hasId = ({ customerId, formerIds }: Customer, id: string | null): boolean =>
+  id !== null && (id === customerId || formerIds.includes(id))
+
 /** Returns why a paid checkout must not be credited; null if it fits the stored one. */
 async function findProblem(
   db: Db,
@@ -218,7 +222,7 @@ async function findProblem(
   },
 ): Promise<string | null> {
   const customer = await findCustomer(db, stored, { at: stored.at, processor: kind })
-  if (customer === null || customer.customerId !== checkout.customer)
+  if (customer === null || !hasId(customer, checkout.customer))
     return 'the processor names another customer'
   if ((stored.amount === null) !== (checkout.mode === 'card'))
     return 'the processor names another kind of checkout'

@@ -212,6 +212,8 @@ export interface PaymentProcessor {
   ): Promise<{ readonly id: string }>
   /** Returns the customer's default card; null if there is none that can be charged. */
   readCard(at: ProcessorAccount, customer: string): Promise<Card | null>
+  /** Returns false if the customer is unknown or was deleted at the processor. */
+  hasCustomer(at: ProcessorAccount, customer: string): Promise<boolean>
 
   openCheckout(at: ProcessorAccount, checkout: NewCheckout, key: string): Promise<OpenCheckout>
   /**

@@ -83,6 +83,7 @@ export const actionGroups: Readonly<Record<string, readonly string[]>> = {
     'payment_refund_requested',
     'processor_connected',
     'processor_connection_started',
+    'processor_customer_gone',
     'processor_difference_resolved',
     'processor_disconnected',
     'processor_pending',

@@ -136,6 +136,16 @@ export function createControl({ worldOf, accounts, money, emit }: ControlDeps) {
       }
       emit(world, { name: 'payment_method.detached', previous: { customer } }, method)
     },
+    /** Deletes a customer, as in Stripe's dashboard. Its cards are detached without events. */
+    deleteCustomer: (at: ProcessorAccount, id: string): void => {
+      const world = worldOf(at)
+      const customer = world.get('customer', id)
+      for (const method of world.list('payment_method'))
+        if (method.customer === id) method.customer = null
+      customer.invoice_settings.default_payment_method = null
+      customer.deleted = true
+      emit(world, 'customer.deleted', customer)
+    },
     refundPayment: (at: ProcessorAccount, payment: string, amount: number | null = null) =>
       money.refund(worldOf(at), { payment, amount, metadata: {}, returnsFee: false }),
     /** The platform returns its fee of a payment. */

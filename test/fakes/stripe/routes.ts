@@ -54,7 +54,10 @@ export const routes: Readonly<Record<string, Handler>> = {
       invoice_settings: { default_payment_method: null },
     })
   },
-  'GET /v1/customers/:id': ({ world, id }) => world.get('customer', id),
+  'GET /v1/customers/:id': ({ world, id }) => {
+    const customer = world.find(id)
+    return customer !== undefined && 'deleted' in customer ? customer : world.get('customer', id)
+  },
   'POST /v1/customers/:id': updateCustomer,
   'POST /v1/checkout/sessions': openSession,
   'GET /v1/checkout/sessions/:id': ({ world, id }) => world.get('checkout.session', id),

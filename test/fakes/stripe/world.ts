@@ -14,6 +14,7 @@ export interface FakeCustomer extends FakeObject<'customer'> {
   description: string | null
   metadata: Metadata
   invoice_settings: { default_payment_method: string | null }
+  deleted?: true
 }
 
 /** How a card behaves when it is charged without the user. */
@@ -216,7 +217,7 @@ export function createWorld(
   /** Throws Stripe's error if there is no such object; `param` is the parameter that names it. */
   function get<K extends Kind>(kind: K, id: string, param?: string): OfKind<K> {
     const object = objects.get(id)
-    if (isKind(object, kind)) return object
+    if (isKind(object, kind) && !('deleted' in object)) return object
     throw StripeFault.missing(kind.replaceAll('.', ' '), id, param)
   }
 

@@ -14,6 +14,7 @@ import {
   read,
   refused,
   requireAccount,
+  requireCustomer,
   requireIn,
 } from './writes.ts'
 
@@ -37,7 +38,7 @@ export function createCheckouts(
         { at, key, request: checkout },
         async ({ db }) => {
           await requireAccount(db, at, { charges: true })
-          await requireIn(db, 'customer', { at, id: checkout.customer })
+          await requireCustomer(db, { at, id: checkout.customer })
           return {
             ...checkout,
             amount: amount === null ? null : `${amount}`,
@@ -169,6 +170,7 @@ async function complete(
 ): Promise<PayResult> {
   const { db, emit } = write
   await requireAccount(db, at, { charges: true })
+  await requireCustomer(db, { at, id: data.customer })
   const { customer, amount, reference, fee, description } = data
   const { month: expiresMonth, year: expiresYear } = expiryOf(card, paidAt)
   const cardId = newId('card')

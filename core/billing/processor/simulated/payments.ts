@@ -16,6 +16,7 @@ import {
   read,
   refused,
   requireAccount,
+  requireCustomer,
   requireIn,
 } from './writes.ts'
 
@@ -35,6 +36,7 @@ type PaymentCalls = Pick<
   PaymentProcessor,
   | 'createCustomer'
   | 'readCard'
+  | 'hasCustomer'
   | 'pay'
   | 'readPayment'
   | 'findPayment'
@@ -65,12 +67,17 @@ export function createPayments({ pool, now }: SimulatedDeps, { createOnce }: Wri
       return { id: card.id, brand, last4, expiresMonth, expiresYear }
     },
 
+    hasCustomer: async (at, id) => {
+      const customer = await read(findIn(pool, 'customer', { at, id }))
+      return customer !== null && customer.data.isDeleted !== true
+    },
+
     pay: async (at, { amount, fee, ...payment }, key) => {
       requireAmount({ amount, fee })
       const request = { amount, fee, ...payment }
       const paid = await createOnce('payment', { at, key, request }, async (write, id) => {
         await requireAccount(write.db, at, { charges: true })
-        await requireIn(write.db, 'customer', { at, id: payment.customer })
+        await requireCustomer(write.db, { at, id: payment.customer })
         const card = await requireIn(write.db, 'card', { at, id: payment.card })
         if (card.data.customer !== payment.customer) throw refused('no such card of this customer')
         const charge = chargeOf(card.data, now())
@@ -114,6 +121,20 @@ export function createPayments({ pool, now }: SimulatedDeps, { createOnce }: Wri
     },
   }
 }
+
+/** What people do with customers on the processor's own pages. */
+export const createCustomerPage = ({ write }: Writes) => ({
+  /** Deletes a customer. Its cards can be charged no more; its payments stay. */
+  remove: (at: ProcessorAccount, id: string): Promise<void> =>
+    write(async ({ db, emit }) => {
+      await requireCustomer(db, { at, id })
+      const customer = await store.lockObject(db, 'customer', id)
+      if (customer === null) throw refused('no such customer in this account')
+      const data = { ...customer.data, card: null, isDeleted: true }
+      await store.updateObject<'customer'>(db, { id, data })
+      await emit({ at, subject: 'customer', type: 'customer.deleted', objectId: id })
+    }),
+})
 
 /** Books the movements of a payment, if it succeeded, and emits its event. */
 export async function recordPayment(

@@ -2,7 +2,7 @@ import { DomainError } from '../../../../proto/errors.ts'
 import type { PaymentProcessor } from '../port.ts'
 import { createAccounts, createOnboarding } from './accounts.ts'
 import { createCheckouts, createPayPage } from './checkouts.ts'
-import { createPayments } from './payments.ts'
+import { createCustomerPage, createPayments } from './payments.ts'
 import { type SimulatedDeps, createWrites } from './writes.ts'
 
 /**
@@ -27,6 +27,7 @@ export function createSimulatedProcessor(deps: SimulatedDeps) {
     pages: {
       checkouts: createPayPage(deps, writes),
       onboarding: createOnboarding(deps, writes),
+      customers: createCustomerPage(writes),
     },
     upkeep: writes.upkeep,
   }

@@ -35,6 +35,8 @@ export interface Contents {
     readonly description: string
     /** The default card. */
     readonly card: string | null
+    /** Absent in customers of earlier releases. */
+    readonly isDeleted?: boolean
   }
   readonly card: {
     readonly customer: string

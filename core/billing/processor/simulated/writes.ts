@@ -163,6 +163,15 @@ export async function requireIn<K extends Kind>(
   return object
 }
 
+/** Throws PROCESSOR_REFUSED if the customer is unknown in this account, or was deleted. */
+export async function requireCustomer(
+  db: Db,
+  key: { readonly at: ProcessorAccount; readonly id: string },
+): Promise<void> {
+  const { data } = await requireIn(db, 'customer', key)
+  if (data.isDeleted === true) throw refused('no such customer in this account')
+}
+
 /**
  * Throws PROCESSOR_REFUSED unless the account is connected in this plane; with `charges`, also
  * unless it may take payments. The platform's own account always may.

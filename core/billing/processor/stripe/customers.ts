@@ -7,7 +7,7 @@ import { isMissing, unclearAnswer } from './errors.ts'
 /** Seconds at which the checkout began whose card is the default. */
 const defaultSince = 'default_card_since'
 
-type Customers = Pick<PaymentProcessor, 'createCustomer' | 'readCard'>
+type Customers = Pick<PaymentProcessor, 'createCustomer' | 'readCard' | 'hasCustomer'>
 
 export const createCustomers = ({ request }: StripeClient, now: Now): Customers => ({
   createCustomer: (at, { reference, description }, key) =>
@@ -34,6 +34,16 @@ export const createCustomers = ({ request }: StripeClient, now: Now): Customers 
         return method === null ? null : chargeableCard(method, now())
       },
       { recover: (error) => (isMissing(error) ? null : undefined) },
+    ),
+
+  hasCustomer: (at, customer) =>
+    request<boolean>(
+      at,
+      async (stripe, options) =>
+        isCustomer(
+          expectObject(await stripe.customers.retrieve(customer, {}, options), 'customer'),
+        ),
+      { recover: (error) => (isMissing(error) ? false : undefined) },
     ),
 })
 

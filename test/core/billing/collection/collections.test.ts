@@ -338,6 +338,30 @@ describe('a card that was refused and could not be read', () => {
   }, 60_000)
 })
 
+describe('a customer that was deleted at the processor', () => {
+  it('loses the credit line with its card, and pays as a new customer', async () => {
+    const ada = await world.payer(await world.merchant())
+    const [former] = await world.rows(
+      'select customer_id from processor_customers where user_id = $1',
+      [ada.user.userId],
+    )
+    await world.stripe.webhooks.idle()
+    world.stripe.webhooks.plan = () => ({ copies: 0 })
+    onTestFinished(() => void (world.stripe.webhooks.plan = () => ({})))
+    world.stripe.deleteCustomer(ada.at, former?.['customer_id'] ?? '')
+    await world.spend(ada, 3)
+    await expect
+      .poll(() => world.collections(ada.user), { timeout: 15_000 })
+      .toMatchObject([{ state: 'issued', failure: 'processor_refused' }])
+    expect((await world.account(ada.user)).ceiling).toBe(0n)
+    world.stripe.webhooks.plan = () => ({})
+    await world.giveCard(ada)
+    await untilStates(world, ada, ['paid'])
+    expect((await world.account(ada.user)).ceiling).toBe(usd(200))
+    expect(world.taken(ada)).toEqual([400])
+  }, 60_000)
+})
+
 describe('a test clock', () => {
   it('retries payments in the test plane and counts them in its effects', async () => {
     const shop = await world.merchant({ isTest: true })

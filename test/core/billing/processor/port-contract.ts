@@ -18,6 +18,8 @@ export interface ProcessorDriver {
   readonly processor: PaymentProcessor
   /** The owner of a created account completes it. */
   readonly onboard: (at: ProcessorAccount) => Promise<void>
+  /** Somebody deletes the customer on the processor's own pages. */
+  readonly deleteCustomer: (at: ProcessorAccount, id: string) => Promise<void>
   /** The user pays on the pay page with a card that later behaves like this. */
   readonly payCheckout: (at: ProcessorAccount, id: string, card: Behaviour) => Promise<void>
 }
@@ -281,6 +283,25 @@ export function describePort(name: string, open: () => Promise<ProcessorDriver>)
       expect(await driver.processor.findPayment(live, lost)).toEqual(payment)
       const other = await customerAt(driver, live)
       expect(await driver.processor.findPayment(live, { ...lost, customer: other })).toBeNull()
+    })
+
+    it('takes nothing more of a customer that was deleted, and reports it', async () => {
+      const driver = await open()
+      const { processor } = driver
+      const at = await connect(driver)
+      const { customer, card } = await payerAt(driver, at)
+      const { id } = await processor.pay(at, collection(customer, card.id), newKey())
+      expect(await processor.hasCustomer(at, customer)).toBe(true)
+      expect(await processor.hasCustomer(live, customer)).toBe(false)
+      await driver.deleteCustomer(at, customer)
+      expect(await processor.hasCustomer(at, customer)).toBe(false)
+      expect(await processor.readCard(at, customer)).toBeNull()
+      for (const refused of [
+        processor.pay(at, collection(customer, card.id), newKey()),
+        processor.openCheckout(at, topUp(customer), newKey()),
+      ])
+        expect(await reasonOf(refused)).toBe('PROCESSOR_REFUSED')
+      expect(await processor.readPayment(at, id)).toMatchObject({ state: 'succeeded', customer })
     })
 
     it('keeps accounts and planes apart', async () => {

@@ -60,6 +60,7 @@ function open({
     onboard: async (at) => {
       await pages.onboarding.act(at.account ?? '', await linkTo(at), 'complete')
     },
+    deleteCustomer: pages.customers.remove,
     payCheckout: async (_, id, card: Behaviour) => {
       const { mode } = await pages.checkouts.find(id)
       const isDeclined = mode === 'payment' && card === 'declined'

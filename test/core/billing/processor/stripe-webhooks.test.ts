@@ -41,6 +41,8 @@ async function open() {
   const driver = {
     processor,
     onboard: async ({ account }: { account: string | null }) => stripe.onboard(account ?? ''),
+    deleteCustomer: async (...customer: Parameters<typeof stripe.deleteCustomer>) =>
+      stripe.deleteCustomer(...customer),
     payCheckout: async (at: Parameters<typeof stripe.payCheckout>[0], id: string) =>
       void stripe.payCheckout(at, id),
   }

@@ -33,6 +33,7 @@ async function open(now: () => Date = () => new Date()) {
   const driver: ProcessorDriver = {
     processor,
     onboard: async ({ account }) => stripe.onboard(account ?? ''),
+    deleteCustomer: async (at, id) => stripe.deleteCustomer(at, id),
     payCheckout: async (at, id, card) => {
       const isPayment = stripe.world(at).get('checkout.session', id).mode === 'payment'
       const outcome = isPayment && card === 'declined' ? 'declined' : 'paid'

@@ -2,12 +2,36 @@ import { expect, it, onTestFinished } from 'vitest'
 import { connectCore } from '../../../../deploy/cli/client.ts'
 import { serviceToken } from '../../../core/support.ts'
 import { createBrowser } from '../../pages/support.ts'
-import { newSellingApp, password, startReal } from '../../real.ts'
+import { createSimulatedProcessor } from '../../../../core/billing/processor/simulated/simulated.ts'
+import { silentLog } from '../../../../core/lib/log.ts'
+import { type Real, newSellingApp, password, startReal } from '../../real.ts'
 import { asRecord } from '../../support.ts'
 
 const pathOf = (url: unknown): string => {
   const { pathname, search } = new URL(String(url), 'https://svc.example')
   return pathname + search
+}
+
+const customersOf = async ({ core }: Real) =>
+  (
+    await core.sql.query<{ id: string; account: string }>(
+      'select customer_id as id, account_id as account from processor_customers',
+    )
+  ).rows
+
+/** Deletes the only customer at the simulated processor; the event of it is lost. */
+async function deleteCustomer(real: Real) {
+  const [customer] = await customersOf(real)
+  if (!customer) throw new Error('there is no customer')
+  const { pages } = createSimulatedProcessor({
+    pool: real.core.sql,
+    now: () => new Date(),
+    log: silentLog(),
+    publicUrl: real.url,
+    receive: async () => {},
+  })
+  await pages.customers.remove({ plane: 'live', account: customer.account }, customer.id)
+  return customer
 }
 
 it('leads from a connected account to a top-up that the user can spend', async () => {
@@ -62,4 +86,11 @@ it('leads from a connected account to a top-up that the user can spend', async (
   const paid = await user.post(pay, { ...form.fields, card: 'works' })
   expect(paid.location?.host).toBe('shop.example')
   await expect.poll(balance, { timeout: 10_000 }).toBe(before + 25_500_000n)
+
+  const deleted = await deleteCustomer(real)
+  const again = pathOf((await topUp()).body['checkoutUrl'])
+  const second = await user.get(again)
+  await user.post(again, { ...second.fields, card: 'works' })
+  await expect.poll(balance, { timeout: 10_000 }).toBe(before + 51_000_000n)
+  expect(await customersOf(real)).not.toContainEqual(deleted)
 })

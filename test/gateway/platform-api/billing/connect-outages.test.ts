@@ -39,6 +39,7 @@ const processor: PaymentProcessor = {
   },
   createCustomer: unused,
   readCard: unused,
+  hasCustomer: unused,
   openCheckout: unused,
   readCheckout: unused,
   expireCheckout: unused,
