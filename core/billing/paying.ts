@@ -24,6 +24,7 @@ import { findExternalId } from './payments/payer-store.ts'
 import type { OwnerAccount, Payers } from './payments/payers.ts'
 import type { Connections } from './processor/connections.ts'
 import type { PaymentProcessor, ProcessorEvent } from './processor/port.ts'
+import { createReportUnknown } from './reconciliation/unknown.ts'
 import type { Ceilings } from './wallet/ceilings.ts'
 import { createWalletRpc } from './wallet/rpc.ts'
 import { createWallets } from './wallet/wallet.ts'
@@ -150,6 +151,7 @@ function openPayments(
       return 'account read'
     },
     bookInvoiceReturn: bookReturn,
+    reportUnknown: createReportUnknown(shared.now),
     onCardRead: async (user, card) => collection()?.onCardRead(user, card),
     reportCharge,
   })

@@ -1,7 +1,13 @@
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import { lockInApps } from '../../shared/database/app-groups.ts'
 import { type AppId, type UserKey, appId, userId } from '../../shared/ids.ts'
-import { type Plane, type ProcessorAccount, type UsdCents, usdCents } from '../processor/port.ts'
+import {
+  type PaymentProcessor,
+  type Plane,
+  type ProcessorAccount,
+  type UsdCents,
+  usdCents,
+} from '../processor/port.ts'
 import { accountColumn } from './customer-store.ts'
 
 /** Writes checkouts: visits of users to the processor's pay page. */
@@ -26,6 +32,8 @@ export interface StoredCheckout extends UserKey {
   readonly fee: UsdCents
   readonly planId: string | null
   readonly at: ProcessorAccount
+  /** Null in rows of releases that did not store it; then it is the processor in use. */
+  readonly processor: PaymentProcessor['kind'] | null
   readonly successUrl: string
   readonly cancelUrl: string
   /** Null until the processor has answered. */
@@ -48,6 +56,7 @@ interface CheckoutRow {
   plan_id: string | null
   plane: Plane
   account_id: string
+  processor: PaymentProcessor['kind'] | null
   success_url: string
   cancel_url: string
   processor_id: string | null
@@ -68,6 +77,7 @@ const fromRow = (row: CheckoutRow): StoredCheckout => ({
   fee: usdCents(row.fee_cents),
   planId: row.plan_id,
   at: { plane: row.plane, account: row.account_id === '' ? null : row.account_id },
+  processor: row.processor,
   successUrl: row.success_url,
   cancelUrl: row.cancel_url,
   processorId: row.processor_id,
@@ -78,8 +88,8 @@ const fromRow = (row: CheckoutRow): StoredCheckout => ({
   checkAt: row.check_at,
 })
 
-const columns = `app_id, user_id, id, opened_by, purpose, amount_cents, fee_cents, plan_id, plane, account_id, success_url, cancel_url,
-  processor_id, url, state, problem, created_at, check_at`
+const columns = `app_id, user_id, id, opened_by, purpose, amount_cents, fee_cents, plan_id, plane, account_id, processor,
+  success_url, cancel_url, processor_id, url, state, problem, created_at, check_at`
 
 /**
  * Stores a checkout before the processor is called. Returns the stored row, which is an earlier one
@@ -88,10 +98,10 @@ const columns = `app_id, user_id, id, opened_by, purpose, amount_cents, fee_cent
 export async function insertCheckout(db: Db, checkout: StoredCheckout): Promise<StoredCheckout> {
   const { appId: app, userId: user, at } = checkout
   await db.query(sql`
-    insert into checkouts (app_id, user_id, id, opened_by, purpose, amount_cents, fee_cents, plan_id, plane, account_id, success_url,
-                           cancel_url, state, created_at, check_at)
+    insert into checkouts (app_id, user_id, id, opened_by, purpose, amount_cents, fee_cents, plan_id, plane, account_id, processor,
+                           success_url, cancel_url, state, created_at, check_at)
     values (${app}, ${user}, ${checkout.id}, ${checkout.openedBy}, ${checkout.purpose}, ${checkout.amount}, ${checkout.fee}, ${checkout.planId},
-            ${at.plane}, ${accountColumn(at)}, ${checkout.successUrl}, ${checkout.cancelUrl}, 'opening',
+            ${at.plane}, ${accountColumn(at)}, ${checkout.processor}, ${checkout.successUrl}, ${checkout.cancelUrl}, 'opening',
             ${checkout.createdAt}, ${checkout.checkAt})
     on conflict do nothing`)
   const row = await one<CheckoutRow>(db, {

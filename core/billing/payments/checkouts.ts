@@ -15,7 +15,7 @@ import { returnUrl } from './urls.ts'
 
 export interface CheckoutsDeps {
   readonly pool: Pool
-  readonly processor: Pick<PaymentProcessor, 'openCheckout'>
+  readonly processor: Pick<PaymentProcessor, 'kind' | 'openCheckout'>
   readonly customers: Pick<Customers, 'ensure' | 'refresh'>
   readonly publicUrl: string
   readonly now: Now
@@ -100,6 +100,7 @@ export function createCheckouts({ pool, processor, customers, publicUrl, now }: 
       fee: usdCents(0n),
       planId,
       at: payer.at,
+      processor: processor.kind,
       successUrl: returnUrl(successUrl, `${publicUrl}/pay/done`),
       cancelUrl: returnUrl(cancelUrl, `${publicUrl}/pay/canceled`),
       processorId: null,
@@ -199,7 +200,8 @@ function requireSame(stored: StoredCheckout, requested: StoredCheckout): void {
     stored.successUrl === requested.successUrl &&
     stored.cancelUrl === requested.cancelUrl &&
     stored.at.plane === requested.at.plane &&
-    stored.at.account === requested.at.account
+    stored.at.account === requested.at.account &&
+    (stored.processor === null || stored.processor === requested.processor)
   if (!isSame)
     throw new DomainError(
       'IDEMPOTENCY_CONFLICT',

@@ -10,7 +10,7 @@ import { createProcessorEvents } from './events.ts'
 import { type PayersDeps, createPayers } from './payers.ts'
 import { type ReturnsDeps, createReturns } from './returns.ts'
 import { type PaymentsRpcDeps, createPaymentsRpc } from './rpc.ts'
-import { type PlanCheckouts, createSettling } from './settling.ts'
+import { type PlanCheckouts, type SettlingDeps, createSettling } from './settling.ts'
 import { createSweep } from './sweep.ts'
 
 export interface PaymentsDeps extends Omit<PayersDeps, 'pool' | 'processor'> {
@@ -24,6 +24,7 @@ export interface PaymentsDeps extends Omit<PayersDeps, 'pool' | 'processor'> {
   /** Books money that went back, of a payment that paid an invoice. */
   readonly bookInvoiceReturn: ReturnsDeps['bookInvoiceReturn']
   /** Settles a charge of a card on file. */
+  readonly reportUnknown: SettlingDeps['reportUnknown']
   readonly onCardRead: (user: UserKey, card: Card | null) => Promise<void>
   readonly reportCharge: (at: ProcessorAccount, processorId: string) => Promise<string>
 }
@@ -52,12 +53,13 @@ export function createPaymentsPart(shared: Shared, deps: PaymentsDeps) {
 
 function collect(shared: Shared, deps: PaymentsDeps, processor: PaymentProcessor) {
   const { pool, now, log, metrics } = shared
-  const { topUps, plans, bookInvoiceReturn } = deps
+  const { topUps, plans, bookInvoiceReturn, reportUnknown } = deps
   const { publicUrl } = shared.config
   const customers = createCustomers({ pool, processor, onCardRead: deps.onCardRead, now })
   const checkouts = createCheckouts({ ...shared, processor, customers, publicUrl })
   const returns = createReturns({ ...shared, processor, topUps, bookInvoiceReturn })
-  const settles = { customers, topUps, plans, reconcileReturns: returns.reconcile }
+  const { reconcile: reconcileReturns } = returns
+  const settles = { customers, topUps, plans, reconcileReturns, reportUnknown }
   const settling = createSettling({ ...shared, processor, ...settles })
   const sweep = createSweep({ pool, settling, log, metrics, now })
 

@@ -1,6 +1,6 @@
 import { Counter } from 'prom-client'
 import { type Db, tx } from '../../lib/sql.ts'
-import { startAtZero } from '../../lib/metrics.ts'
+import { type Metrics, startAtZero } from '../../lib/metrics.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { emitAll } from '../../shared/events.ts'
 import { type AppId, appId } from '../../shared/ids.ts'
@@ -22,6 +22,8 @@ export interface SettlingDeps
   readonly plans: PlanCheckouts
   /** Books what went back of a payment. */
   readonly reconcileReturns: Returns['reconcile']
+  /** Notes for operators that money may have been paid at a processor that is not used any more. */
+  readonly reportUnknown: (db: Db, checkout: StoredCheckout) => Promise<void>
 }
 
 /** Moves to plans that checkouts pay for. Both run in the transaction that ends the checkout. */
@@ -50,22 +52,7 @@ export type Settlement =
 
 const processingCheckSeconds = 600
 
-/**
- * Settles checkouts. Reads each one from the processor again, because an event names it but proves
- * nothing (docs/payments.md). May run any number of times, in any order, on any core.
- */
-export function createSettling({
-  pool,
-  processor,
-  customers,
-  plans,
-  reconcileReturns,
-  log,
-  metrics,
-  now,
-  ...crediting
-}: SettlingDeps) {
-  const credit = createCrediting({ ...crediting, now })
+function createCounter(metrics: Metrics): Counter<'purpose' | 'result'> {
   const settlements = new Counter({
     name: 'tollgate_billing_checkouts_total',
     help: 'Checkouts that ended, by purpose and result; refused ones need an operator',
@@ -76,6 +63,27 @@ export function createSettling({
     purpose: ['top_up', 'card', 'plan'],
     result: ['settled', 'failed', 'refused'],
   })
+  return settlements
+}
+
+/**
+ * Settles checkouts. Reads each one from the processor again, because an event names it but proves
+ * nothing (docs/payments.md). May run any number of times, in any order, on any core.
+ */
+export function createSettling({
+  pool,
+  processor,
+  customers,
+  plans,
+  reconcileReturns,
+  reportUnknown,
+  log,
+  metrics,
+  now,
+  ...crediting
+}: SettlingDeps) {
+  const credit = createCrediting({ ...crediting, now })
+  const settlements = createCounter(metrics)
 
   /** Reads a checkout from the processor and does what it was for if it is paid. */
   async function settle(at: ProcessorAccount, processorId: string): Promise<Settlement> {
@@ -171,6 +179,24 @@ export function createSettling({
     })
   }
 
+  /**
+   * Ends a checkout of a processor that the deployment does not use any more. Nobody knows whether it
+   * was paid, so it credits nothing.
+   */
+  async function abandon(key: Pick<StoredCheckout, 'appId' | 'id'>): Promise<void> {
+    await tx(pool, async (db) => {
+      const stored = await store.lockCheckout(db, key)
+      if (stored === null || isOver(stored)) return
+      const { processor: former, processorId, amount } = stored
+      const problem = `unknown: its payment processor (${former}) is no longer configured`
+      await giveUp(db, stored, { state: 'failed', problem, at: now() })
+      // Nobody got the address of a pay page, or the page took no money.
+      if (processorId === null || amount === null) return
+      log.error({ appId: key.appId, checkoutId: key.id, former }, 'a checkout cannot be settled')
+      await reportUnknown(db, stored)
+    })
+  }
+
   /** Does what a paid checkout was for. Returns the problem, if it had to do something else. */
   async function use(
     db: Db,
@@ -190,7 +216,7 @@ export function createSettling({
     return {}
   }
 
-  return { settle, expire }
+  return { settle, expire, abandon, kind: processor.kind }
 }
 
 export type Settling = ReturnType<typeof createSettling>

@@ -9,7 +9,7 @@ import type { Settling } from './settling.ts'
 
 export interface SweepDeps {
   readonly pool: Pool
-  readonly settling: Pick<Settling, 'settle' | 'expire'>
+  readonly settling: Pick<Settling, 'settle' | 'expire' | 'abandon' | 'kind'>
   readonly log: Log
   readonly metrics: Metrics
   readonly now: Now
@@ -18,7 +18,10 @@ export interface SweepDeps {
 const atOnce = 50
 const pauseMs = 1_000
 const againSeconds = 600
-/** After a day, a checkout that the processor does not know can no longer be paid. */
+/**
+ * After a day, a checkout that the processor does not know can no longer be paid. One of a processor
+ * that the deployment used before is kept as long, in case that processor is used again.
+ */
 const unknownSeconds = 25 * 3600
 
 /**
@@ -43,10 +46,14 @@ export function createSweep({ pool, settling, log, metrics, now }: SweepDeps) {
   }
 
   async function check(checkout: StoredCheckout): Promise<void> {
-    const { processorId, at, createdAt } = checkout
+    const { processorId, processor, at, createdAt } = checkout
+    const isOld = addSeconds(createdAt, unknownSeconds) <= now()
+    if (processor !== null && processor !== settling.kind) {
+      if (isOld) await settling.abandon(checkout)
+      return
+    }
     const result = processorId === null ? 'unknown' : await settling.settle(at, processorId)
-    if (result === 'unknown' && addSeconds(createdAt, unknownSeconds) <= now())
-      await settling.expire(checkout)
+    if (result === 'unknown' && isOld) await settling.expire(checkout)
   }
 
   function start(): void {

@@ -1,7 +1,8 @@
 /** Compares a payment of the processor with ours. Pure. */
 
 export type Subject = 'payment' | 'refund' | 'dispute' | 'fee' | 'earning'
-export type Problem = 'missing_here' | 'missing_there' | 'amount' | 'currency'
+/** `unknown`: money that may have been paid at a processor that the deployment uses no more. */
+export type Problem = 'missing_here' | 'missing_there' | 'amount' | 'currency' | 'unknown'
 
 /** A payment as both sides know it. Amounts are in the smallest unit of their currency. */
 export interface Figures {

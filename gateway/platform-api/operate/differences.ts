@@ -13,7 +13,9 @@ const ProcessorDifference = named(
   Type.Object({
     id: Type.String(),
     subject: Type.String({ description: 'payment, refund, dispute, fee or earning.' }),
-    problem: Type.String({ description: 'missing_here, missing_there, amount or currency.' }),
+    problem: Type.String({
+      description: 'missing_here, missing_there, amount, currency or unknown.',
+    }),
     plane: Type.String({ description: 'live or test.' }),
     account: optional("The processor's account; absent for the platform's own."),
     clientId: optional('The app of the account.'),

@@ -50,6 +50,7 @@ export function Differences(): ReactNode {
 const problems: Readonly<Record<string, string>> = {
   missing_here: 'only the processor has it',
   missing_there: 'only we have it',
+  unknown: 'its processor is no longer configured',
   amount: 'the amounts differ',
   currency: 'the currencies differ',
 }

@@ -199,6 +199,48 @@ describe('top-up', () => {
     expect(await balanceOf(app)).toBe('10000000')
   })
 
+  it('is not asked for at another processor than the one that has it', async () => {
+    const { app, at } = await newMerchant('former')
+    const [headers, body] = [
+      { 'idempotency-key': 'order-1' },
+      { amountUsd: '5', externalUserId: 'ada' },
+    ]
+    const { sessionId } = (await topUp(app, body, headers)).body
+    const session = await processorId(sessionId)
+    await real.core.sql.query(`update checkouts set processor = 'simulated' where id = $1`, [
+      sessionId,
+    ])
+    stripe.webhooks.plan = () => ({ copies: 0 })
+    stripe.payCheckout(at, session)
+    stripe.webhooks.plan = () => ({})
+    expect(await topUp(app, body, headers)).toMatchObject({
+      status: 409,
+      body: { code: 'idempotency_conflict' },
+    })
+    const other = await topUp(app, body)
+    stripe.payCheckout(at, await processorId(other.body['sessionId']))
+    await until(async () => (await statusOf(app, other.body['sessionId'])) === 'settled')
+    real.core.clock.advance(24 * 3_600_000)
+    const later = await topUp(app, body)
+    stripe.webhooks.plan = () => ({ copies: 0 })
+    stripe.payCheckout(at, await processorId(later.body['sessionId']))
+    stripe.webhooks.plan = () => ({})
+    real.core.clock.advance(61_000)
+    // The sweep takes the oldest first.
+    await until(async () => (await statusOf(app, later.body['sessionId'])) === 'settled')
+    expect(await statusOf(app, sessionId)).toBe('open')
+    real.core.clock.advance(3_600_000)
+    await until(async () => (await statusOf(app, sessionId)) === 'failed')
+    expect(await balanceOf(app)).toBe('15000000')
+    const { differences: open } = await operator.processorReconciliation.listProcessorDifferences({
+      open: true,
+      limit: 0,
+      cursor: undefined,
+    })
+    const found = open.filter(({ processorPaymentId }) => processorPaymentId === session)
+    expect(found).toMatchObject([{ problem: 'unknown', ours: '500', subject: 'payment' }])
+  })
+
   it('waits for a payment that is decided later', async () => {
     const { app, at } = await newMerchant('slow')
     const { body } = await topUp(app, { amountUsd: '7', externalUserId: 'ada' })
