@@ -8,7 +8,7 @@ import type {
   RouteGenericInterface,
   RouteHandlerMethod,
 } from 'fastify'
-import type { TSchema } from 'typebox'
+import { type TObject, type TSchema, Type } from 'typebox'
 import type { App, SchemaTypes } from './app.ts'
 import { type Route, route } from './route.ts'
 
@@ -23,6 +23,20 @@ interface Parts<
   readonly querystring?: Query
   readonly headers?: Headers
   readonly body?: Body
+}
+
+/**
+ * A route's address at which a person calls it for itself, with the dashboard's session. Core takes
+ * the end user from the session's account and the app in the path.
+ */
+export interface OwnRoute {
+  readonly operationId: string
+  readonly summary: string
+  readonly description: string
+  readonly params: TObject
+  /** Parts of the request without the members that name a user or a payer. */
+  readonly querystring?: TObject
+  readonly body?: TObject
 }
 
 type Handler<RequestParts extends FastifySchema> = RouteHandlerMethod<
@@ -50,11 +64,14 @@ const endpoint =
         readonly url: string
         /** False for a stream, which has no answer to HEAD. */
         readonly exposeHeadRoute?: false
+        readonly self?: OwnRoute
         readonly handler: Handler<Parts<Params, Query, Headers, Body>>
       },
   ) =>
   (app: App): void => {
-    for (const { url, handler, exposeHeadRoute, ...rules } of [declared, ...forMembers(declared)]) {
+    const { self, ...main } = declared
+    const addresses = [main, ...forMembers(main), ...forSelf(main, self)]
+    for (const { url, handler, exposeHeadRoute, ...rules } of addresses) {
       app.route<RouteGenericInterface, ContextConfigDefault, Parts<Params, Query, Headers, Body>>({
         method,
         url,
@@ -83,6 +100,29 @@ const forMembers = <Declared extends Route & { readonly url: string }>(
           tags: [internalTag, ...declared.tags],
         },
       ]
+
+/** Address of the apps that a person uses. */
+export const ownAppsUrl = '/api/v1/internal/me/apps'
+
+/** Returns a person's own address of a route, if there is one. No query of it names another user. */
+const forSelf = <Declared extends Route & { readonly url: string }>(
+  declared: Declared,
+  self: OwnRoute | undefined,
+) =>
+  self === undefined
+    ? []
+    : [
+        {
+          ...declared,
+          ...self,
+          url: declared.url.replace(ownedPath, `${ownAppsUrl}/:clientId`),
+          guard: { kind: 'self' } as const,
+          tags: [internalTag],
+          querystring: { ...(self.querystring ?? Type.Object({})), additionalProperties: false },
+        },
+      ]
+
+const ownedPath = /^\/api\/v1\/(?:apps\/:clientId(?:\/users\/:externalUserId)?|user)(?=\/)/
 
 export const get = endpoint('GET')
 export const post = endpoint('POST')

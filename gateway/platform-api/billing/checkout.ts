@@ -3,6 +3,7 @@ import type { App } from '../../http/app.ts'
 import { post } from '../../http/endpoint.ts'
 import { IdempotencyHeader, addSchemas, asDocumented, named, ref } from '../../http/schemas.ts'
 import { AppParams, WebAddress, text } from '../schemas.ts'
+import { returnUrls } from './processor-page.ts'
 
 const PlanCheckout = named(
   Type.Object({
@@ -22,10 +23,7 @@ const Body = Type.Object(
   {
     planId: Type.Optional(text('An active plan of the app that needs a card.')),
     externalUserId: Type.Optional(text('The user who takes the plan and pays.')),
-    successUrl: Type.Optional(
-      text('Where the page leads afterwards: https, or http on this machine.'),
-    ),
-    cancelUrl: Type.Optional(text('Where the page leads when the user leaves it.')),
+    ...returnUrls,
   },
   { additionalProperties: false },
 )

@@ -87,7 +87,7 @@ const Invoice = named(
   'Invoice',
 )
 
-export const InvoicePage = named(
+const InvoicePage = named(
   Type.Object({
     items: Type.Array(ref(InvoiceSummary)),
     page: Type.Integer(),
@@ -106,8 +106,13 @@ export function invoiceRoutes(app: App): void {
   createCreditNote(app)
 }
 
-export const pageNumber = (description: string) =>
+const pageNumber = (description: string) =>
   Type.Optional(Type.String({ pattern: '^[1-9][0-9]{0,8}$', description }))
+
+const pagesQuery = {
+  page: pageNumber('a whole number from 1; 1 when absent. At most 10000 is used.'),
+  pageSize: pageNumber('a whole number from 1; 20 when absent. At most 100 is used.'),
+}
 
 const listInvoices = get({
   url,
@@ -119,14 +124,21 @@ const listInvoices = get({
   tags,
   params: AppParams,
   querystring: Type.Object({
-    page: pageNumber('a whole number from 1; 1 when absent. At most 10000 is used.'),
-    pageSize: pageNumber('a whole number from 1; 20 when absent. At most 100 is used.'),
+    ...pagesQuery,
     externalUserId: Type.Optional(text('Only of this user, among those that the app issued.')),
     payer: Type.Optional(
       oneOf(['users', 'owner'], 'Whose invoices; by default as the billing mode says.'),
     ),
   }),
   response: { 200: ref(InvoicePage) },
+  self: {
+    operationId: 'listInvoicesOfMe',
+    summary: 'Your invoices and credit notes, newest first',
+    description:
+      'Lists the documents that the app issued to you. hostedInvoiceUrl is the page to print.',
+    params: AppParams,
+    querystring: Type.Object(pagesQuery),
+  },
   handler: async ({ params, query: { page, pageSize, ...query }, core }) => {
     const numbers = { page: Number(page ?? 0), pageSize: Number(pageSize ?? 0) }
     return core.invoices.listInvoices({ ...params, ...query, ...numbers })

@@ -2,10 +2,11 @@ import { Type } from 'typebox'
 import type { App } from '../../http/app.ts'
 import { post } from '../../http/endpoint.ts'
 import { IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
-import { AppParams, WebAddress, text } from '../schemas.ts'
+import { AppParams, WebAddress } from '../schemas.ts'
 import { payerFields } from './payer.ts'
+import { processorReasons, returnUrls } from './processor-page.ts'
 
-export const CardSetup = named(
+const CardSetup = named(
   Type.Object({
     checkoutUrl: WebAddress('The page on which the payer leaves a card.'),
     sessionId: Type.String({ description: 'Our id of the checkout.' }),
@@ -22,14 +23,7 @@ export function paymentMethodRoutes(app: App): void {
 const createCardSetup = post({
   url: '/api/v1/apps/:clientId/billing/payment-method',
   guard: { kind: 'm2m_or_editor' },
-  refuses: [
-    'PROCESSOR_NOT_CONFIGURED',
-    'PROCESSOR_UNREACHABLE',
-    'PROCESSOR_REFUSED',
-    'STRIPE_CONNECT_REQUIRED',
-    'STRIPE_CONNECT_PENDING',
-    'CONFLICT',
-  ],
+  refuses: processorReasons,
   operationId: 'createCardSetup',
   summary: 'Open the page for a card on file',
   description:
@@ -37,17 +31,16 @@ const createCardSetup = post({
   tags: ['billing'],
   params: AppParams,
   headers: IdempotencyHeader,
-  body: Type.Object(
-    {
-      ...payerFields,
-      successUrl: Type.Optional(
-        text('Where the page leads afterwards: https, or http on this machine.'),
-      ),
-      cancelUrl: Type.Optional(text('Where the page leads when the payer leaves it.')),
-    },
-    { additionalProperties: false },
-  ),
+  body: Type.Object({ ...payerFields, ...returnUrls }, { additionalProperties: false }),
   response: { 200: ref(CardSetup) },
+  self: {
+    operationId: 'createCardSetupOfMe',
+    summary: 'Open the page for a card on file',
+    description:
+      "Opens the payment processor's page on which you leave a card. Nothing is charged at once.",
+    params: AppParams,
+    body: Type.Object(returnUrls, { additionalProperties: false }),
+  },
   handler: async ({ params, headers, body, core }) =>
     core.payments.createCardSetup({
       ...params,

@@ -12,6 +12,7 @@ import {
 } from './state.ts'
 import { AppParams, Instant, Micros, WebAddress, nullable, oneOf, text } from '../schemas.ts'
 import { payerFields } from './payer.ts'
+import { processorReasons, returnUrls } from './processor-page.ts'
 
 const url = '/api/v1/apps/:clientId/billing/wallet'
 const tags = ['billing']
@@ -31,7 +32,7 @@ const PayPerUsePlan = named(
   'PayPerUsePlan',
 )
 
-export const Wallet = named(
+const Wallet = named(
   Type.Object({
     clientId: Type.String(),
     billingMode: oneOf(
@@ -89,7 +90,7 @@ const Transaction = named(
   'WalletTransaction',
 )
 
-export const Transactions = named(
+const Transactions = named(
   Type.Object({
     items: Type.Array(ref(Transaction)),
     nextCursor: Type.Optional(Type.String({ description: 'Absent on the last page.' })),
@@ -101,7 +102,7 @@ export const Transactions = named(
   'WalletTransactions',
 )
 
-export const TopUp = named(
+const TopUp = named(
   Type.Object({
     checkoutUrl: WebAddress('The page on which the payer pays.'),
     sessionId: Type.String({ description: 'Our id of the checkout.' }),
@@ -156,11 +157,18 @@ const readWallet = get({
   params: AppParams,
   querystring: PayerQuery,
   response: { 200: ref(Wallet) },
+  self: {
+    operationId: 'getWalletOfMe',
+    summary: 'Your balance, card and unpaid usage',
+    description:
+      'Returns what you have and how you are charged. 409 if the app pays for its users.',
+    params: AppParams,
+  },
   handler: async ({ params, query, core }) =>
     toWallet(params, await core.wallets.getWallet({ ...params, ...query })),
 })
 
-export const toWallet = (
+const toWallet = (
   { clientId }: { readonly clientId: string },
   { card, billingState, ...wallet }: GetWalletResponse,
 ) => ({
@@ -190,7 +198,7 @@ const readState = get({
   },
 })
 
-export const transactionsQuery = {
+const transactionsQuery = {
   limit: Type.Optional(
     Type.String({
       pattern: '^([1-9][0-9]?|100)$',
@@ -212,29 +220,18 @@ const listTransactions = get({
   params: AppParams,
   querystring: Type.Object({ ...payerFields, ...transactionsQuery }),
   response: { 200: ref(Transactions) },
+  self: {
+    operationId: 'listTransactionsOfMe',
+    summary: 'Your transactions with running balances, newest first',
+    description: 'Lists your credits, usage by day, invoices, payments and refunds.',
+    params: AppParams,
+    querystring: Type.Object(transactionsQuery),
+  },
   handler: async ({ params, query: { limit, ...query }, core }) =>
     core.wallets.listWalletTransactions({ ...params, ...query, limit: Number(limit ?? 0) }),
 })
 
-export const returnUrls = {
-  successUrl: Type.Optional(
-    text(
-      'Where the pay page leads after payment: https, or http on this machine. Any other address is replaced by a page of the service.',
-    ),
-  ),
-  cancelUrl: Type.Optional(text('Where the pay page leads when the payer leaves it.')),
-}
-
-export const processorReasons = [
-  'PROCESSOR_NOT_CONFIGURED',
-  'PROCESSOR_UNREACHABLE',
-  'PROCESSOR_REFUSED',
-  'STRIPE_CONNECT_REQUIRED',
-  'STRIPE_CONNECT_PENDING',
-  'CONFLICT',
-] as const
-
-export const topUpAmount = Type.Unsafe<string | number>({
+const topUpAmount = Type.Unsafe<string | number>({
   description: 'dollars with at most two decimals, from 1 to 10000: "25.00" or 25',
   anyOf: [{ type: 'string', maxLength: 20 }, { type: 'number' }],
 })
@@ -260,6 +257,14 @@ const createTopUp = post({
     { additionalProperties: false },
   ),
   response: { 200: ref(TopUp) },
+  self: {
+    operationId: 'createTopUpOfMe',
+    summary: 'Open the pay page for prepaid money',
+    description:
+      'Opens the pay page on which you buy credit. The credit is given when the payment processor reports the payment. Send an Idempotency-Key, so that a repeated request opens one page.',
+    params: AppParams,
+    body: Type.Object({ amountUsd: topUpAmount, ...returnUrls }, { additionalProperties: false }),
+  },
   handler: async ({ params, headers, body: { amountUsd, ...body }, core }) =>
     core.payments.createTopUp({
       ...params,

@@ -1,9 +1,9 @@
 import { Type } from 'typebox'
 import type { App } from '../../http/app.ts'
-import { get } from '../../http/endpoint.ts'
+import { get, ownAppsUrl } from '../../http/endpoint.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
 import { Instant, nullable, oneOf, pageQuery } from '../schemas.ts'
-import { meUrl, ownRules } from './rules.ts'
+import { ownRules } from './rules.ts'
 
 const OwnApp = named(
   Type.Object({
@@ -25,7 +25,7 @@ export function ownAppRoutes(app: App): void {
   addSchemas(app, [OwnApp, OwnAppList])
   get({
     ...ownRules,
-    url: meUrl,
+    url: ownAppsUrl,
     guard: { kind: 'session' },
     operationId: 'listAppsInUse',
     summary: 'The apps that you use',

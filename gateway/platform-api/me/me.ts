@@ -1,13 +1,14 @@
 import type { App } from '../../http/app.ts'
 import { ownAccessRoutes } from './access.ts'
 import { ownAppRoutes } from './apps.ts'
-import { ownMoneyRoutes } from './money.ts'
-import { ownUsageRoutes } from './usage.ts'
+import { ownPayingRoutes } from './paying.ts'
 
-/** What a person is and has as an end user of apps, for the dashboard's own pages. */
+/**
+ * What only a person itself reads and changes as an end user of apps. `self` of a route (endpoint.ts)
+ * declares what it shares with the app.
+ */
 export function meRoutes(app: App): void {
   ownAppRoutes(app)
-  ownUsageRoutes(app)
   ownAccessRoutes(app)
-  ownMoneyRoutes(app)
+  ownPayingRoutes(app)
 }

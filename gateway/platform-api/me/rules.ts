@@ -1,9 +1,7 @@
-import { internalTag } from '../../http/endpoint.ts'
-
-export const meUrl = '/api/v1/internal/me/apps'
+import { internalTag, ownAppsUrl } from '../../http/endpoint.ts'
 
 /** Address of what a person is and has in an app. */
-export const ownUrl = `${meUrl}/:clientId`
+export const ownUrl = `${ownAppsUrl}/:clientId`
 
 /**
  * Rules of a person's own routes. Core takes the end user from the session's account and the app in

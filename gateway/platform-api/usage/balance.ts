@@ -16,7 +16,7 @@ import {
 } from '../schemas.ts'
 import { asOf, refuseOtherUser } from './query.ts'
 
-export const Balance = named(
+const Balance = named(
   Type.Object({
     externalUserId: Type.String(),
     balanceUsdMicros: allowanceAmounts.balanceUsdMicros,
@@ -92,6 +92,12 @@ const readOwnBalance = get({
   tags: ['end user'],
   querystring: Type.Object({ asOf }),
   response: { 200: ref(Balance) },
+  self: {
+    operationId: 'getBalanceOfMe',
+    summary: 'What you may still spend',
+    description: 'Returns what you may still spend in the app.',
+    params: AppParams,
+  },
   handler: async ({ query, core }) => {
     refuseOtherUser(query)
     const { balance } = await core.allowances.getOwnBalance({ asOf: query.asOf })
@@ -99,7 +105,7 @@ const readOwnBalance = get({
   },
 })
 
-export const toBalance = ({ spendRefusal: refusal, ...balance }: BalanceMessage) => ({
+const toBalance = ({ spendRefusal: refusal, ...balance }: BalanceMessage) => ({
   ...balance,
   ...(refusal ? { spendRefusal: refusal } : {}),
   unpricedCount: balance.unpricedTickets,

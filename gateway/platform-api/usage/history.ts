@@ -1,6 +1,5 @@
 import type { FastifyReply } from 'fastify'
 import { Type } from 'typebox'
-import type { CoreCalls } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { get } from '../../http/endpoint.ts'
 import { addSchemas, ref } from '../../http/schemas.ts'
@@ -14,7 +13,7 @@ import {
   UsageSession,
 } from './schemas.ts'
 
-export const historyQuery = {
+const historyQuery = {
   groupBy: Type.Optional(
     oneOf(['request', 'session'], 'Tickets one by one (the default), or signer sessions.'),
   ),
@@ -53,37 +52,25 @@ const readOwnHistory = get({
   tags: ['end user'],
   querystring: Type.Object(historyQuery),
   response: { 200: ref(UsageHistory) },
-  handler: async ({ query, core }, reply) => {
+  self: {
+    operationId: 'listRequestsOfMe',
+    summary: 'Your calls with their prices, newest first',
+    description:
+      'Lists your tickets or, with groupBy=session, your signer sessions, in pages of at most 50; without dates those of the current UTC month.',
+    params: AppParams,
+    querystring: Type.Object(historyQuery),
+  },
+  handler: async ({ query: { groupBy, limit, ...query }, core }, reply) => {
     refuseOtherUser(query)
-    return sendOwnHistory({ query, core }, reply)
+    const filter = { ...query, limit: Number(limit ?? 0) }
+    if (groupBy === 'session') {
+      const { sessions, ...page } = await core.usage.listOwnUsageSessions(filter)
+      return sendHistory(reply, { ...page, items: sessions, groupBy })
+    }
+    const { requests, ...page } = await core.usage.listOwnUsageRequests(filter)
+    return sendHistory(reply, { ...page, items: requests })
   },
 })
-
-/** Sends a page of the caller's own tickets or sessions. */
-export async function sendOwnHistory(
-  { query: { groupBy, limit, ...query }, core }: OwnHistory,
-  reply: FastifyReply,
-): Promise<FastifyReply> {
-  const filter = { ...query, limit: Number(limit ?? 0) }
-  if (groupBy === 'session') {
-    const { sessions, ...page } = await core.usage.listOwnUsageSessions(filter)
-    return sendHistory(reply, { ...page, items: sessions, groupBy })
-  }
-  const { requests, ...page } = await core.usage.listOwnUsageRequests(filter)
-  return sendHistory(reply, { ...page, items: requests })
-}
-
-interface OwnHistory {
-  readonly query: {
-    readonly groupBy?: string
-    readonly limit?: string
-    readonly startDate?: string
-    readonly endDate?: string
-    readonly manifestId?: string
-    readonly cursor?: string
-  }
-  readonly core: CoreCalls
-}
 
 const readHistory = get({
   url: '/api/v1/builder/apps/:clientId/usage/requests',

@@ -81,6 +81,14 @@ const readOwnUsage = get({
   tags: ['end user'],
   querystring: Type.Object(usageQuery),
   response: { 200: ref(Usage) },
+  self: {
+    operationId: 'getUsageOfMe',
+    summary: 'What you have used',
+    description:
+      'Returns your totals of a range of time and the rows of the grouping groupBy. include=retail adds the amounts that you are billed.',
+    params: AppParams,
+    querystring: Type.Object(usageQuery),
+  },
   handler: async ({ query, core }) => {
     refuseOtherUser(query)
     const { usage } = await core.usage.queryOwnUsage(toQuery(query))
@@ -96,7 +104,7 @@ interface UsageFilter {
 }
 
 /** Returns totals, and rows of the grouping in the query. */
-export function toUsage(
+function toUsage(
   usage: UsageMessage,
   { startDate, endDate, groupBy, gatewayRequestId }: UsageFilter,
 ) {

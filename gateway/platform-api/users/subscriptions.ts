@@ -11,6 +11,7 @@ import type { App } from '../../http/app.ts'
 import { del, get, post } from '../../http/endpoint.ts'
 import { IdempotencyHeader, addSchemas, asDocumented, named, ref } from '../../http/schemas.ts'
 import {
+  AppParams,
   Instant,
   Micros,
   UserParams,
@@ -90,7 +91,7 @@ const Subscription = Type.Object({
   cancelledAt: nullable({ format: 'date-time' }),
 })
 
-export const SubscriptionRead = named(
+const SubscriptionRead = named(
   Type.Object({
     externalUserId: Type.String(),
     source: oneOf(
@@ -189,6 +190,12 @@ const readSubscription = get({
   tags,
   params: UserParams,
   response: { 200: ref(SubscriptionRead) },
+  self: {
+    operationId: 'getSubscriptionOfMe',
+    summary: 'Your plan',
+    description: 'Returns your plan in the app, what it includes, and when its period ends.',
+    params: AppParams,
+  },
   handler: async ({ params, core }) => {
     const { state } = await core.subscriptions.getSubscription(params)
     return toRead(requireField(state, 'state'))
@@ -300,7 +307,7 @@ const listSubscriptions = get({
   },
 })
 
-export function toRead({ externalUserId, subscription, pending, ...state }: SubscriptionState) {
+function toRead({ externalUserId, subscription, pending, ...state }: SubscriptionState) {
   // A core of an earlier release sends no source.
   const source = state.source === 'openmeter' ? state.source : 'ledger'
   if (!subscription) return { externalUserId, source }

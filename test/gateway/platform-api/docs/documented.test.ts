@@ -157,8 +157,8 @@ describe('every route', () => {
     // An app without a test clock, and a person who is no user of the app, are refused before the
     // body.
     expect(wrong).toEqual([
-      'POST /api/v1/apps/{clientId}/test-clock',
       'POST /api/v1/internal/me/apps/{clientId}/billing/wallet/top-up',
+      'POST /api/v1/apps/{clientId}/test-clock',
     ])
   })
 

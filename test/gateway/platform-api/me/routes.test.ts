@@ -280,8 +280,14 @@ describe('the money of a person', () => {
     const topUp = { method: 'POST', path: '/billing/wallet/top-up', json: { amountUsd: '5.00' } }
     // The app has connected no account of its own.
     expect(await statusOf(topUp, { person: ada }, shop)).toBe(403)
-    const named = { ...topUp, json: { amountUsd: '5.00', externalUserId: 'bob' } }
-    expect(await statusOf(named, { person: ada }, shop)).toBe(400)
+    const named: (typeof routes)[number][] = [
+      { ...topUp, json: { amountUsd: '5.00', externalUserId: 'bob' } },
+      { method: 'POST', path: '/billing/payment-method', json: { payer: 'owner' } },
+      { method: 'GET', path: '/billing/wallet?externalUserId=bob' },
+      { method: 'GET', path: '/billing/wallet/transactions?payer=owner' },
+      { method: 'GET', path: '/billing/invoices?externalUserId=bob' },
+    ]
+    for (const request of named) expect(await statusOf(request, { person: ada }, shop)).toBe(400)
   })
 })
 
