@@ -13,7 +13,7 @@ import {
   findOwnerAccountUser,
   findOwnerUser,
   issuerCredentials,
-  resetDestination,
+  linkRequestDestination,
 } from './identity/module.ts'
 import { createKeysModule, keyCredentials } from './keys/module.ts'
 import type { MailConfig } from './mail/config.ts'
@@ -106,8 +106,11 @@ function addMessages(
 ) {
   const { mails, destinations } = add(createMailModule(shared, config))
   const webhooks = add(createWebhooksModule(shared))
-  const resets = resetDestination(() => identity().accounts.deliverResets)
-  return { mails, destinations: [...webhooks.destinations, ...destinations, resets] }
+  const links = [
+    linkRequestDestination('password_reset', () => identity().accounts.deliverResets),
+    linkRequestDestination('sign_up', () => identity().accounts.deliverSignUps),
+  ]
+  return { mails, destinations: [...webhooks.destinations, ...destinations, ...links] }
 }
 
 const chainCut: SettingsDeps['chainCut'] = (db, app, since) => chainPrice(db, app, cutItem(since))

@@ -3,8 +3,10 @@ import type { EnvReader } from '../lib/env.ts'
 import { type DeploymentIssuer, readDeploymentIssuer } from '../lib/foreign-tokens/deployment.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
 import { type AllowedLogins, readAllowedLogins, readPublicUrl } from '../lib/settings/shared.ts'
+import { normalizeDomain } from '../lib/text/email.ts'
 import { isClientId } from '../shared/ids.ts'
 import { type UserProviderConfig, readUserProvider } from './providers/config.ts'
+import { type SignUpPolicy, signUpModes } from './types.ts'
 
 export interface IdentityConfig {
   /** Allowance of a new app's Starter plan. */
@@ -16,6 +18,7 @@ export interface IdentityConfig {
   /** Who may sign in through the external provider. */
   readonly allowedLogins: AllowedLogins
   readonly appCreation: AppCreation
+  readonly signUp: SignUpPolicy
   /** Maximum number of apps per account. */
   readonly appsPerOwner: number
   readonly userProvider: UserProviderConfig
@@ -51,6 +54,7 @@ export const readIdentityConfig = (env: EnvReader): IdentityConfig => ({
     fallback: 'admins',
     meaning: 'Who may create apps: platform admins, or every account.',
   }),
+  signUp: readSignUp(env),
   appsPerOwner: env.integer('QUOTA_APPS_PER_OWNER', {
     fallback: '10',
     min: 0,
@@ -62,6 +66,24 @@ export const readIdentityConfig = (env: EnvReader): IdentityConfig => ({
   ...readRegistrations(env),
   platformAppId: readPlatformAppId(env),
 })
+
+function readSignUp(env: EnvReader): SignUpPolicy {
+  const mode = env.choice('SIGN_UP', {
+    of: signUpModes,
+    fallback: 'off',
+    meaning:
+      'Who may create an account by a link in a mail: no address, addresses that are invited to an app, or also others (address). It needs SMTP_URL, except in the all-in-one service.',
+  })
+  const names = env.list('SIGN_UP_DOMAINS', {
+    meaning:
+      'With SIGN_UP=address, the only domains of e-mail addresses that may sign up without an invitation. Subdomains are not included.',
+  })
+  const domains = names.map((name) => normalizeDomain(name)).filter((name) => name !== null)
+  if (domains.length < names.length)
+    env.problem('SIGN_UP_DOMAINS must hold domains such as example.com, separated by commas')
+  if (names.length > 0 && mode !== 'address') env.problem('SIGN_UP_DOMAINS needs SIGN_UP=address')
+  return { mode, domains: names.length === 0 ? null : new Set(domains) }
+}
 
 function readPlatformAppId(env: EnvReader): string | null {
   const id = env.optional('PLATFORM_APP_ID', {

@@ -33,6 +33,7 @@ import { createAppsRpc, createManagementHandlers } from './apps/rpc.ts'
 import { createCallersRpc } from './callers/rpc.ts'
 import type { IdentityConfig } from './config.ts'
 import { createIssuersPart } from './issuers/module.ts'
+import { isInvited } from './members/invitation-store.ts'
 import { type Invitations, createInvitations } from './members/invitations.ts'
 import { createInvitationHandlers, createOwnInvitationHandlers } from './members/invitations-rpc.ts'
 import { createLoginPolicy } from './members/login-policy.ts'
@@ -53,7 +54,7 @@ import type { UsersDeps } from './users/create.ts'
 import { createUsers } from './users/users.ts'
 
 export { issuerCredentials } from './issuers/module.ts'
-export { resetDestination } from './accounts/reset-requests.ts'
+export { linkRequestDestination } from './accounts/link-requests.ts'
 export { findOwnerUser } from './users/owners.ts'
 export { findOwnerAccountUser } from './platform-app/owner-accounts.ts'
 
@@ -135,9 +136,10 @@ function createRegistrationServices(shared: Shared, { config }: IdentityOthers, 
 function createPeople(shared: Shared, { config, credentialIssuers, mails }: IdentityOthers) {
   const records = createLoginRecords(shared)
   const idleSeconds = config.sessionIdleSeconds
-  const accounts = createAccounts({ ...shared, idleSeconds, records, mails })
   const quota = createAppQuota({ ...shared, ...config })
   const invitations = createInvitations({ ...shared, quota, mails })
+  const { signUp } = config
+  const accounts = createAccounts({ ...shared, idleSeconds, records, mails, signUp, isInvited })
   const identities = createIdentities({ ...shared, ...config, accounts, records })
   const members = createMembers({ ...shared, invitations, credentialIssuers })
   const { appCreation } = config

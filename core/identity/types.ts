@@ -49,6 +49,16 @@ export interface ActivationGate {
   readonly requireRoom: (db: Db, app: AppId) => Promise<void>
 }
 
+/** Addresses that may create their account by a mailed link: none, invited ones, or all. */
+export const signUpModes = ['off', 'invitation', 'address'] as const
+export type SignUpMode = (typeof signUpModes)[number]
+
+export interface SignUpPolicy {
+  readonly mode: SignUpMode
+  /** E-mail domains of mode `address`; null for all. Invited addresses may have any. */
+  readonly domains: ReadonlySet<string> | null
+}
+
 /** Marks an app as one of the platform's own, in the transaction that creates it. */
 export type OwnByPlatform = (db: Db, app: AppId, at: Date) => Promise<void>
 

@@ -2,6 +2,7 @@
 
 export const mailKinds = [
   'password_reset',
+  'sign_up',
   'invitation',
   'new_device',
   'password_changed',
@@ -35,6 +36,7 @@ const notices = [
 // A stranger can cause most of these mails; the bound is what the person must put up with.
 const bounds: readonly Bound[] = [
   { kinds: ['password_reset'], max: 5, seconds: hour },
+  { kinds: ['sign_up'], max: 5, seconds: hour },
   { kinds: ['invitation'], max: 10, seconds: day },
   { kinds: ['new_device'], max: 10, seconds: day },
   { kinds: ['password_changed'], max: 20, seconds: day },

@@ -8,6 +8,8 @@ export type SecretHolder = 'client' | 'signer' | 'webhook'
 export interface MailFacts {
   /** `url` has the token that sets the password once; null for an account without a password. */
   readonly password_reset: { readonly url: string | null; readonly minutes: number }
+  /** `url` has the token that creates the account once; null for an address that has an account. */
+  readonly sign_up: { readonly url: string | null; readonly minutes: number }
   readonly invitation: {
     readonly appName: string
     readonly role: string
@@ -49,6 +51,9 @@ const templates: { readonly [Kind in MailKind]: (facts: MailFacts[Kind], site: s
   {
     password_reset: ({ url, minutes }, site) =>
       url === null ? noPassword(site) : newPassword(url, minutes),
+
+    sign_up: ({ url, minutes }, site) =>
+      url === null ? hasAccount(site) : newAccount(url, minutes),
 
     invitation: ({ appName, role, invitedBy, until }, site) => ({
       subject: `Invitation to ${quoteName(appName)}`,
@@ -179,6 +184,27 @@ const newPassword = (url: string, minutes: number): Letter => ({
     'If you did not request it, ignore this mail: your password stays as it is.',
   ],
   link: { label: 'Set a new password', url },
+  reason: accountReason,
+})
+
+const newAccount = (url: string, minutes: number): Letter => ({
+  subject: 'Create your account',
+  paragraphs: [
+    'A new account with this address was requested.',
+    `The link works once, for ${minutes} minutes. It leads to a page that takes your name and a password.`,
+    'If you did not request it, ignore this mail: no account is created.',
+  ],
+  link: { label: 'Create the account', url },
+  reason: 'You get this mail because this address was entered on our sign-up page.',
+})
+
+const hasAccount = (site: string): Letter => ({
+  subject: 'You have an account',
+  paragraphs: [
+    'A new account with this address was requested, but the address has an account already. Log in to it.',
+    'Password forgotten? The login page leads to a new one. If you did not request anything, ignore this mail.',
+  ],
+  link: { label: 'Log in', url: `${site}/login` },
   reason: accountReason,
 })
 

@@ -15,6 +15,7 @@ import {
 } from './forms.ts'
 import { invitationNote } from './invitations.ts'
 import { readMailDelivery } from './mail.ts'
+import { readSignUp } from './password/sign-up.ts'
 import { hidden, html, problem, sendPage } from '../http/page.ts'
 import { loginSource, readSender, startSession, readVisitor } from './visitor.ts'
 
@@ -84,16 +85,17 @@ export function loginPages(app: App, deps: PagesDeps): void {
     reply: FastifyReply,
     form: LoginForm,
   ): Promise<FastifyReply> {
-    const [destination, delivery] = await Promise.all([
+    const [destination, delivery, signUp] = await Promise.all([
       findDestination(request, form.returnTo),
-      // Only a link depends on it.
+      // Only links depend on these.
       readMailDelivery(request).catch(() => 'none'),
+      readSignUp(request).catch(() => 'off'),
     ])
     const csrfToken = formToken(request, reply, publicUrl)
     const email = form.email ?? destination.loginHint
     const provider = loginProvider?.name
-    const hasMail = delivery !== 'none'
-    const content = loginForm({ ...form, ...destination, email, csrfToken, provider, hasMail })
+    const offers = { provider, hasMail: delivery !== 'none', hasSignUp: signUp !== 'off' }
+    const content = loginForm({ ...form, ...destination, email, csrfToken, ...offers })
     return sendPage(reply, {
       title: 'Log in',
       content,
@@ -114,6 +116,7 @@ interface LoginOffers {
   readonly provider: string | undefined
   /** Whether a mail can carry a link to set a new password. */
   readonly hasMail: boolean
+  readonly hasSignUp: boolean
 }
 
 const loginForm = ({
@@ -124,6 +127,7 @@ const loginForm = ({
   theme,
   provider,
   hasMail,
+  hasSignUp,
 }: LoginForm & LoginDestination & LoginOffers) => html`
 <h1>Log in</h1>
 <p>${theme ? `to continue to ${theme.name}` : 'with your account'}</p>
@@ -145,7 +149,8 @@ ${
   hasMail
     ? html`<p class="small"><a href="/forgot-password">Forgot your password?</a></p>`
     : html`<p class="small">Password forgotten? The operator of this service can give you a link to set a new one.</p>`
-}`
+}
+${hasSignUp && html`<p class="small">No account? <a href="/sign-up">Create one</a></p>`}`
 
 const loggedIn = ({
   email,

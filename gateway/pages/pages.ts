@@ -26,6 +26,7 @@ import { paymentEndPages } from './billing/payment-end.ts'
 import { providerPages } from './provider-login.ts'
 import { mailPages } from './mail.ts'
 import { resetPages } from './password/reset.ts'
+import { signUpPages } from './password/sign-up.ts'
 import { startPages } from './start.ts'
 
 /** Adds the HTML pages, rendered here without scripts. Their errors are pages, too. */
@@ -52,6 +53,7 @@ export async function pageRoutes(
       providerPages,
       resetPages,
       forgotPasswordPages,
+      signUpPages,
       mailPages,
       devicePages,
       initiateLoginPages,

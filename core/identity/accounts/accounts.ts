@@ -1,12 +1,14 @@
 import { type PasswordCredential, createPasswords, parsePassword } from './passwords.ts'
-import { type CallOrigin, type SessionsDeps, createSessions } from './sessions.ts'
+import { type CallOrigin, createSessions } from './sessions.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import { newSecret, uuidV7 } from '../../lib/crypto.ts'
 import { type Db, isUniqueViolation, tx } from '../../lib/sql.ts'
 import { type Cursor, page } from '../../shared/cursor.ts'
 import { accountId, isUuid } from '../../shared/ids.ts'
 import { parseEmail, parseOptionalName } from '../input.ts'
+import * as links from './link-store.ts'
 import { createResets } from './resets.ts'
+import { type SignUpsDeps, createSignUps } from './sign-ups.ts'
 import * as store from './store.ts'
 import { deleteInBatches } from '../../shared/upkeep.ts'
 
@@ -18,13 +20,14 @@ export interface AccountChange {
 }
 
 /** Accounts of the dashboard, with their sessions and passwords. */
-export function createAccounts(deps: SessionsDeps) {
+export function createAccounts(deps: SignUpsDeps) {
   const { pool, now, records, mails } = deps
   const sessions = createSessions(deps)
   const passwords = createPasswords({ ...deps, ...sessions })
   const { authenticate, confirm, hashInQueue, changePassword } = passwords
   const resets = createResets({ ...deps, hashInQueue, changePassword })
   const { begin } = sessions
+  const signUps = createSignUps({ ...deps, hashInQueue, begin })
   /**
    * Throws CREDENTIAL_INVALID for an unknown address and for a wrong password, after the same
    * amount of work.
@@ -104,7 +107,7 @@ export function createAccounts(deps: SessionsDeps) {
         throw isUniqueViolation(error) ? takenAddress() : error
       })
       // Links that were mailed to the address before must not set the password any more.
-      if (next.email !== account.email) await store.endResets(db, account.id, now())
+      if (next.email !== account.email) await links.endResets(db, account.id, now())
       const { isPlatformAdmin } = next
       const details = { isPlatformAdmin, addressChanged: next.email !== account.email }
       const act = { account: account.id, actor: 'operator', action: 'account_changed', details }
@@ -124,7 +127,7 @@ export function createAccounts(deps: SessionsDeps) {
 
   async function deleteExpired(): Promise<void> {
     const at = now()
-    for (const deleteBatch of store.deletions)
+    for (const deleteBatch of [...store.deletions, links.deleteExpiredLinks])
       await deleteInBatches((limit) => deleteBatch(pool, at, limit))
   }
 
@@ -145,6 +148,7 @@ export function createAccounts(deps: SessionsDeps) {
     confirm,
     authenticate,
     ...resets,
+    ...signUps,
     logIn,
     find,
     create,

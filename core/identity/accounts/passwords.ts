@@ -6,6 +6,7 @@ import type { AccountId } from '../../shared/ids.ts'
 import { hashPassword, passwordMatches } from '../../shared/secrets.ts'
 import type { LoginMethod } from './log-in-records.ts'
 import { type QueuePlace, createPasswordQueue } from './password-queue.ts'
+import * as links from './link-store.ts'
 import * as store from './store.ts'
 
 export interface PasswordCredential {
@@ -70,7 +71,7 @@ export function createPasswords({
     password: { readonly hash: string; readonly correlationId?: string | undefined },
   ): Promise<void> {
     await store.setPassword(db, account, password.hash)
-    await store.endResets(db, account, now())
+    await links.endResets(db, account, now())
     await endLogins(db, account, 'password_reset')
     const { correlationId } = password
     await records.note(db, { account, action: 'account_password_changed', correlationId })

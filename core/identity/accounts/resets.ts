@@ -6,14 +6,15 @@ import { addSeconds } from '../../lib/time.ts'
 import { enqueue } from '../../shared/outbox/outbox.ts'
 import { parseEmail } from '../input.ts'
 import { type Passwords, parsePassword } from './passwords.ts'
-import { type ResetRequest, createResetRequests, packRequest } from './reset-requests.ts'
+import { type LinkRequest, createLinkRequests, packRequest } from './link-requests.ts'
+import * as links from './link-store.ts'
 import { type CallOrigin, type SessionsDeps, hashOf, newToken } from './sessions.ts'
 import * as store from './store.ts'
 
 /** Lifetime of a link that an operator makes. */
 const resetSeconds = 3_600
 /** Lifetime of a link that a mail carries. */
-const mailedResetSeconds = 1_800
+export const mailedLinkSeconds = 1_800
 
 type Deps = SessionsDeps & Pick<Passwords, 'hashInQueue' | 'changePassword'>
 
@@ -35,7 +36,7 @@ export function createResets(deps: Deps) {
     const token = newToken()
     const expiresAt = addSeconds(at, resetSeconds)
     await tx(pool, async (db) => {
-      await store.insertReset(db, {
+      await links.insertReset(db, {
         tokenHash: hashOf(token),
         accountId: account.id,
         at,
@@ -57,27 +58,27 @@ export function createResets(deps: Deps) {
     const address = normalizeEmail(email)
     if (address === null) return
     const request = { id: uuidV7(at.getTime()), email: address, correlationId }
-    await enqueue(pool, [packRequest(request)], at)
+    await enqueue(pool, [packRequest('password_reset', request)], at)
   }
 
   /**
    * Mails a link to the account of the request, if there is one and its address has not had too
    * many mails. A repetition does nothing.
    */
-  async function mailReset({ id, email, correlationId }: ResetRequest): Promise<void> {
+  async function mailReset({ id, email, correlationId }: LinkRequest): Promise<void> {
     const account = await store.findByEmail(pool, email)
     if (!account) return
     const at = now()
     const token = newToken()
-    const expiresAt = addSeconds(at, mailedResetSeconds)
+    const expiresAt = addSeconds(at, mailedLinkSeconds)
     const hasPassword = account.passwordHash !== null
     const url = hasPassword ? `${config.publicUrl}/reset-password?token=${token}` : null
-    const content = { kind: 'password_reset', url, minutes: mailedResetSeconds / 60 } as const
+    const content = { kind: 'password_reset', url, minutes: mailedLinkSeconds / 60 } as const
     await tx(pool, async (db) => {
       const once = `password_reset:${id}`
       if (!(await mails.send(db, { email, content, once, expiresAt })) || url === null) return
       const reset = { tokenHash: hashOf(token), accountId: account.id, at, expiresAt }
-      await store.insertReset(db, reset)
+      await links.insertReset(db, reset)
       const action = 'account_password_reset_requested'
       await records.note(db, { account: account.id, actor: 'anonymous', action, correlationId })
     })
@@ -85,7 +86,7 @@ export function createResets(deps: Deps) {
 
   /** Throws GRANT_INVALID unless the token can still set a password. */
   async function checkReset(token: string): Promise<void> {
-    if (!(await store.isResetOpen(pool, hashOf(token), now()))) throw endedReset()
+    if (!(await links.isResetOpen(pool, hashOf(token), now()))) throw endedLink()
   }
 
   /**
@@ -101,12 +102,12 @@ export function createResets(deps: Deps) {
     const newPassword = parsePassword(password)
     // Look the token up before hashing the password, so that invented tokens take no place in the
     // queue.
-    if (!(await store.isResetOpen(pool, tokenHash, now()))) throw endedReset()
+    if (!(await links.isResetOpen(pool, tokenHash, now()))) throw endedLink()
     const place = { source: `reset:${tokenHash.toString('hex')}`, isKnown: true }
     const passwordHash = await hashInQueue(place, newPassword)
     await tx(pool, async (db) => {
-      const account = await store.useReset(db, tokenHash, now())
-      if (!account) throw endedReset()
+      const account = await links.useReset(db, tokenHash, now())
+      if (!account) throw endedLink()
       await changePassword(db, account, { hash: passwordHash, correlationId })
     })
   }
@@ -114,11 +115,11 @@ export function createResets(deps: Deps) {
   return {
     startReset,
     requestReset,
-    deliverResets: createResetRequests(mailReset),
+    deliverResets: createLinkRequests(mailReset),
     checkReset,
     reset,
   }
 }
 
-const endedReset = (): DomainError =>
+export const endedLink = (): DomainError =>
   new DomainError('GRANT_INVALID', 'this link was already used or has expired; request a new one')

@@ -28,6 +28,7 @@ export function createAccountHandlers(deps: AccountsDeps) {
   const { accounts, quota } = deps
   return {
     ...createLoginHandlers(deps),
+    ...createSignUpHandlers(accounts),
     createAccount: rpc(operatorWrite(), async (request: pb.CreateAccountRequest, _, context) =>
       accounts.create(
         {
@@ -77,6 +78,22 @@ export function createAccountHandlers(deps: AccountsDeps) {
     }),
   }
 }
+
+const createSignUpHandlers = (accounts: Accounts) => ({
+  getSignUp: rpc(gatewayCaller(), async (_request: pb.GetSignUpRequest) => ({
+    mode: accounts.signUpMode(),
+  })),
+  requestSignUp: rpc(gatewayCaller(), async ({ email }: pb.RequestSignUpRequest, _, context) => {
+    await accounts.requestSignUp(email, context)
+    return {}
+  }),
+  checkSignUp: rpc(gatewayCaller(), async ({ token }: pb.CheckSignUpRequest) => ({
+    email: await accounts.checkSignUp(token),
+  })),
+  completeSignUp: rpc(gatewayCaller(), async (request: pb.CompleteSignUpRequest, _, context) =>
+    renderLogin(await accounts.completeSignUp(request, context)),
+  ),
+})
 
 const createQuotaHandlers = (quota: AppQuota) => ({
   getAccountQuota: rpc(

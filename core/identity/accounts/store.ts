@@ -296,49 +296,6 @@ export async function deleteAccountSessions(db: Db, account: AccountId): Promise
   await db.query(sql`delete from web_sessions where account_id = ${account}`)
 }
 
-export async function insertReset(
-  db: Db,
-  reset: { tokenHash: Buffer; accountId: AccountId; at: Date; expiresAt: Date },
-): Promise<void> {
-  await db.query(sql`
-    insert into password_resets (token_hash, account_id, created_at, expires_at)
-    values (${reset.tokenHash}, ${reset.accountId}, ${reset.at}, ${reset.expiresAt})`)
-}
-
-/** Whether the token can still set a password. */
-export async function isResetOpen(db: Db, tokenHash: Buffer, at: Date): Promise<boolean> {
-  const row = await maybeOne(
-    db,
-    sql`
-    select account_id from password_resets
-    where token_hash = ${tokenHash} and used_at is null and expires_at > ${at}`,
-  )
-  return row !== null
-}
-
-/**
- * Marks the token as used. Returns null when it is unknown, used or expired: only one of two
- * concurrent calls gets the account.
- */
-export async function useReset(db: Db, tokenHash: Buffer, at: Date): Promise<AccountId | null> {
-  const row = await maybeOne<{ account_id: string }>(
-    db,
-    sql`
-    update password_resets
-    set used_at = ${at}
-    where token_hash = ${tokenHash} and used_at is null and expires_at > ${at}
-    returning account_id`,
-  )
-  return row && accountId(row.account_id)
-}
-
-/** Ends all unused reset tokens of the account. */
-export async function endResets(db: Db, account: AccountId, at: Date): Promise<void> {
-  await db.query(
-    sql`update password_resets set used_at = ${at} where account_id = ${account} and used_at is null`,
-  )
-}
-
 /** Each function deletes at most `limit` expired rows of one table and returns their number. */
 export const deletions: readonly ((db: Db, at: Date, limit: number) => Promise<number>)[] = [
   async (db, at, limit) =>
@@ -346,12 +303,6 @@ export const deletions: readonly ((db: Db, at: Date, limit: number) => Promise<n
       await db.query(sql`
     delete from web_sessions where ctid in
       (select ctid from web_sessions where expires_at <= ${at} limit ${limit} for update skip locked)`),
-    ),
-  async (db, at, limit) =>
-    countOf(
-      await db.query(sql`
-    delete from password_resets where ctid in
-      (select ctid from password_resets where expires_at <= ${at} limit ${limit} for update skip locked)`),
     ),
   async (db, at, limit) =>
     countOf(

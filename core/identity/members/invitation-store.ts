@@ -86,6 +86,10 @@ export const listInvitationsTo = (
     limit ${limit}`,
   )
 
+/** Whether an app has an open invitation to the address. */
+export const isInvited = async (db: Db, email: Email, at: Date): Promise<boolean> =>
+  (await listInvitationsTo(db, { email, at, limit: 1 })).length > 0
+
 export async function countInvitations(db: Db, app: AppId, at: Date): Promise<number> {
   const { count } = await one<{ count: number }>(
     db,

@@ -158,6 +158,8 @@ export const settingNames: readonly string[] = [
   'SIGNER_TOKEN_TTL_SECONDS',
   'SIGNING_KEY_ROTATION_DAYS',
   'SIGNING_TTL_SECONDS',
+  'SIGN_UP',
+  'SIGN_UP_DOMAINS',
   'SMTP_URL',
   'SPOOL_DIR',
   'SPOOL_MAX_BYTES',

@@ -12,14 +12,15 @@ import {
   requireOwnForm,
 } from '../forms.ts'
 import { hidden, html, problem, sendPage } from '../../http/page.ts'
+import { passwordFields, passwordRule, passwordsDiffer, readLink } from './parts.ts'
 
 /** Sets a new password with a one-time link, which a mail carries or an operator's command prints. */
 export function resetPages(app: App, { publicUrl }: PagesDeps): void {
   app.get('/reset-password', pageRoute(), async (request, reply) => {
     const token = parameter(request, 'token')
     if (token === undefined) return sendPage(reply, noLink)
-    const isOpen = await isOpenLink(request, token)
-    return isOpen ? showForm(request, reply, { token }) : sendPage(reply, oldLink)
+    const link = await readLink(request.core.accounts.checkPasswordReset({ token }))
+    return link ? showForm(request, reply, { token }) : sendPage(reply, oldLink)
   })
 
   app.post('/reset-password', formRoute(), async (request, reply) => {
@@ -27,7 +28,7 @@ export function resetPages(app: App, { publicUrl }: PagesDeps): void {
     const token = field(request, 'token') ?? ''
     const password = field(request, 'password') ?? ''
     if (password !== field(request, 'repeated'))
-      return showForm(request, reply, { token, wrong: 'The two passwords differ.' })
+      return showForm(request, reply, { token, wrong: passwordsDiffer })
     try {
       await request.core.accounts.resetPassword({ token, password })
     } catch (error) {
@@ -35,7 +36,7 @@ export function resetPages(app: App, { publicUrl }: PagesDeps): void {
       if (error.reason === 'REQUEST_INVALID')
         return showForm(request, reply, {
           token,
-          wrong: 'The password must have 12 to 200 characters.',
+          wrong: passwordRule,
         })
       if (error.reason === 'GRANT_INVALID') return sendPage(reply, oldLink)
       throw error
@@ -55,10 +56,7 @@ export function resetPages(app: App, { publicUrl }: PagesDeps): void {
 ${problem(wrong)}
 <form method="post" action="/reset-password">
 ${hidden({ csrf_token: formToken(request, reply, publicUrl), token })}
-<label for="password">New password</label>
-<input id="password" name="password" type="password" autocomplete="new-password" required minlength="12" maxlength="200">
-<label for="repeated">The same again</label>
-<input id="repeated" name="repeated" type="password" autocomplete="new-password" required minlength="12" maxlength="200">
+${passwordFields('New password')}
 <button>Set the password</button>
 </form>`
     return sendPage(reply, {
@@ -66,17 +64,6 @@ ${hidden({ csrf_token: formToken(request, reply, publicUrl), token })}
       content,
       status: wrong === undefined ? 200 : 400,
     })
-  }
-}
-
-/** Whether the link still works, so that a person does not choose a password in vain. */
-async function isOpenLink(request: FastifyRequest, token: string): Promise<boolean> {
-  try {
-    await request.core.accounts.checkPasswordReset({ token })
-    return true
-  } catch (error) {
-    if (error instanceof DomainError && error.reason === 'GRANT_INVALID') return false
-    throw error
   }
 }
 

@@ -36,7 +36,11 @@ export function Apps(): ReactNode {
         <Answer query={apps}>
           {({ pages }) => {
             const all = pages.flatMap((page) => page.apps)
-            return all.length === 0 ? <NoApps /> : <AppList apps={all} />
+            return all.length === 0 ? (
+              <NoApps canCreate={session.data?.canCreateApps ?? false} />
+            ) : (
+              <AppList apps={all} />
+            )
           }}
         </Answer>
         <More query={apps} label="Show more apps" />
@@ -45,13 +49,20 @@ export function Apps(): ReactNode {
   )
 }
 
-const NoApps = (): ReactNode => (
+const NoApps = ({ canCreate }: { canCreate: boolean }): ReactNode => (
   <Empty>
     <p>You are not a member of any app.</p>
-    <p>
-      Ask an owner to invite you: the invitation shows here. An operator can create an app:{' '}
-      <code>./tollgate app create --name NAME</code>
-    </p>
+    {canCreate ? (
+      <p>
+        <Link to="/new">Create your first app</Link>, or ask an owner to invite you: the invitation
+        shows here.
+      </p>
+    ) : (
+      <p>
+        Ask an owner to invite you: the invitation shows here. An operator can create an app:{' '}
+        <code>./tollgate app create --name NAME</code>
+      </p>
+    )}
   </Empty>
 )
 

@@ -119,6 +119,11 @@ export const audited: Readonly<Record<string, Audited>> = {
   'identity.v1.AccountService/RequestPasswordReset': as('account_password_reset_requested'),
   'identity.v1.AccountService/CheckPasswordReset': 'reads',
   'identity.v1.AccountService/ResetPassword': as('account_password_changed'),
+  'identity.v1.AccountService/GetSignUp': 'reads',
+  // As for a reset. Without an account there is no entry.
+  'identity.v1.AccountService/RequestSignUp': as('account_sign_up_requested'),
+  'identity.v1.AccountService/CheckSignUp': 'reads',
+  'identity.v1.AccountService/CompleteSignUp': as('account_created', 'account_logged_in'),
   'identity.v1.AppService/CreateApp': operator,
   'identity.v1.AppService/ListApps': 'reads',
   'identity.v1.AppService/FindApp': 'reads',

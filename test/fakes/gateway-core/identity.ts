@@ -45,6 +45,8 @@ export const answers = {
     canCreateApps: false,
   } satisfies accounts.GetSessionResponse,
   requestPasswordReset: {} satisfies accounts.RequestPasswordResetResponse,
+  getSignUp: { mode: 'off' } satisfies accounts.GetSignUpResponse,
+  requestSignUp: {} satisfies accounts.RequestSignUpResponse,
   logIn: { sessionToken: 'a-session', session: undefined } satisfies accounts.LogInResponse,
   upsertUser: { user, created: true } satisfies identity.UpsertUserResponse,
   updateUser: { user } satisfies identity.UpdateUserResponse,

@@ -62,6 +62,29 @@ describe('rate limit', () => {
     expect(harness.core.names().filter((name) => name === 'requestPasswordReset')).toHaveLength(8)
   })
 
+  it('applies to requests for a mail that creates an account', async () => {
+    const edge = { trustedProxyHops: 1 }
+    await limited({ loginPerAddress: 4, failuresPerClient: 2, failuresPerAddress: 3 }, edge)
+    harness.core.answer('getMailDelivery', { delivery: 'smtp' })
+    harness.core.answer('getSignUp', { mode: 'address' })
+    const page = `${harness.gateway.platformUrl}/sign-up`
+    const form = (await fetch(page)).headers.getSetCookie()[0]?.split(';')[0] ?? ''
+    const signUp = async (email: string) =>
+      (
+        await fetch(page, {
+          method: 'POST',
+          body: new URLSearchParams({ email, csrf_token: form.split('=')[1] ?? '' }),
+          headers: { cookie: form, origin: publicUrl, 'x-forwarded-for': '203.0.113.1' },
+        })
+      ).status
+    const statuses: number[] = []
+    for (const email of ['ada@example.com', 'ADA@example.com', 'ada@example.com', 'b@example.com'])
+      statuses.push(await signUp(email))
+    expect(statuses).toEqual([200, 200, 429, 200])
+    expect(await signUp('c@example.com')).toBe(429)
+    expect(harness.core.names().filter((name) => name === 'requestSignUp')).toHaveLength(3)
+  })
+
   describe('logins to one account', () => {
     const page = () => `${harness.gateway.platformUrl}/login`
     const formCookie = async () =>

@@ -9,6 +9,7 @@ import { issueOne, threeDollars, userOf } from '../../core/billing/invoices/worl
 import { envelope } from '../../core/metering/harness.ts'
 import { serviceToken } from '../../core/support.ts'
 import { registerSecret } from '../../support/run/secrecy.ts'
+import { eventually } from '../../support/waiting.ts'
 import { executablePath, violations } from '../../support/web/dashboard.ts'
 import { type Real, type RealApp, newSellingApp, password, startReal } from '../real.ts'
 import { asRecord } from '../support.ts'
@@ -37,7 +38,11 @@ beforeAll(async () => {
     clientSecret: () => registerSecret('a secret of the provider'),
     name: 'Example SSO',
   }
-  real = await startReal({ PAYMENT_PROCESSOR: 'simulated' }, {}, { loginProvider })
+  real = await startReal(
+    { PAYMENT_PROCESSOR: 'simulated', SIGN_UP: 'address' },
+    {},
+    { loginProvider },
+  )
   operator = connectCore({ target: real.core.core.target, token: serviceToken, tls: undefined })
   chrome = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] })
   shop = await newSellingApp({ real, operator }, 'Shop')
@@ -105,13 +110,28 @@ async function forgetPassword(): Promise<Seen> {
   return browser.post('/forgot-password', { ...fields, email })
 }
 
-async function openMails(): Promise<Seen> {
-  const admin = 'admin@example.com'
-  const account = { email: admin, password, name: '', isPlatformAdmin: true }
+/** Opens the link of a mail, which a platform admin passes on. */
+async function openSignUp(): Promise<Seen> {
+  const browser = stranger()
+  const { fields } = await browser.get('/sign-up')
+  await browser.post('/sign-up', { ...fields, email: 'newcomer@example.com' })
+  const admin = await logInAsAdmin('postmaster')
+  const find = async () =>
+    /\/sign-up\?token=[\w-]{43}/.exec((await admin.get('/mail')).text)?.[0] ?? ''
+  const path = await eventually(find, Boolean)
+  registerSecret(path.slice(-43))
+  return browser.get(path)
+}
+
+const openMails = async (): Promise<Seen> => (await logInAsAdmin('admin')).get('/mail')
+
+async function logInAsAdmin(name: string): Promise<Browser> {
+  const address = `${name}@example.com`
+  const account = { email: address, password, name: '', isPlatformAdmin: true }
   await operator.accounts.createAccount(account)
   const browser = stranger()
-  await browser.logIn(admin, password)
-  return browser.get('/mail')
+  await browser.logIn(address, password)
+  return browser
 }
 
 async function openOnboarding(): Promise<Seen> {
@@ -206,6 +226,8 @@ const pages: readonly (readonly [text: string, open: () => Promise<Seen>])[] = [
   ['Open the whole link', () => stranger().get('/reset-password')],
   ['A mail with a link follows', () => stranger().get('/forgot-password')],
   ['This trial service sends no mail', forgetPassword],
+  ['Create an account', () => stranger().get('/sign-up')],
+  ['for newcomer@example.com', openSignUp],
   ['Follow its link', openMails],
   ['Log out?', () => invited.get('/api/v1/oidc/session/end')],
   ['by kind of problem', () => stranger().get('/errors')],

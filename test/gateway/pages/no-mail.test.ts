@@ -18,7 +18,7 @@ async function setUp(env: Readonly<Record<string, string>>) {
 describe('without a mail server', () => {
   let pages: Pages
   let browser: ReturnType<Pages['browser']>
-  beforeAll(async () => void ({ pages, browser } = await setUp({})))
+  beforeAll(async () => void ({ pages, browser } = await setUp({ SIGN_UP: 'address' })))
   afterAll(() => pages.stop())
 
   it('offers no new password by mail', async () => {
@@ -30,6 +30,15 @@ describe('without a mail server', () => {
     expect(page.text).toContain('This service sends no mail')
     const { fields } = await browser.get('/login?return_to=/app')
     const answer = await browser.post('/forgot-password', { ...fields, email: 'ada@example.com' })
+    expect(answer.status).toBe(404)
+  })
+
+  it('has no sign-up', async () => {
+    expect((await pages.browser().get('/login')).text).not.toContain('/sign-up')
+    const page = await pages.browser().get('/sign-up')
+    expect([page.status, page.text.includes('Ask the operator')]).toEqual([404, true])
+    const { fields } = await browser.get('/login?return_to=/app')
+    const answer = await browser.post('/sign-up', { ...fields, email: 'ada@example.com' })
     expect(answer.status).toBe(404)
   })
 

@@ -2,24 +2,25 @@ import { isObject, parseJson } from '../../lib/json.ts'
 import { type Email, normalizeEmail } from '../../lib/text/email.ts'
 import type { Delivery, Destination, Entry, NewEntry } from '../../shared/outbox/types.ts'
 
-/** A person's request for a link that sets a new password. */
-export interface ResetRequest {
+/** A person's request for a mailed link: to set a new password, or to create an account. */
+export interface LinkRequest {
   readonly id: string
   readonly email: Email
   readonly correlationId?: string | undefined
 }
 
-/** The kind of these entries in the outbox. */
-export const resetRequestKind = 'password_reset'
+/** The kinds of these entries in the outbox. */
+export type LinkRequestKind = 'password_reset' | 'sign_up'
+
 const entriesAtOnce = 20
 
-export const packRequest = (request: ResetRequest): NewEntry => ({
-  kind: resetRequestKind,
+export const packRequest = (kind: LinkRequestKind, request: LinkRequest): NewEntry => ({
+  kind,
   payload: Buffer.from(JSON.stringify(request)),
   itemCount: 1,
 })
 
-function readRequest({ payload }: Entry): ResetRequest | null {
+function readRequest({ payload }: Entry): LinkRequest | null {
   const value = parseJson(payload.toString('utf8'))
   if (!isObject(value)) return null
   const { id, email, correlationId } = value
@@ -32,10 +33,10 @@ function readRequest({ payload }: Entry): ResetRequest | null {
   }
 }
 
-export type DeliverResets = ReturnType<typeof createResetRequests>
+export type DeliverRequests = ReturnType<typeof createLinkRequests>
 
 /** Returns a function that delivers requests of the outbox to `mail`, one by one. */
-export function createResetRequests(mail: (request: ResetRequest) => Promise<void>) {
+export function createLinkRequests(mail: (request: LinkRequest) => Promise<void>) {
   async function deliverOne(entry: Entry): Promise<Delivery> {
     const request = readRequest(entry)
     if (!request) return { kind: 'refused', why: 'the row cannot be read' }
@@ -56,8 +57,11 @@ export function createResetRequests(mail: (request: ResetRequest) => Promise<voi
 }
 
 /** The destination of requests in the outbox. */
-export const resetDestination = (deliver: () => DeliverResets): Destination => ({
-  kind: resetRequestKind,
+export const linkRequestDestination = (
+  kind: LinkRequestKind,
+  deliver: () => DeliverRequests,
+): Destination => ({
+  kind,
   itemsAtOnce: entriesAtOnce,
   bytesAtOnce: 64 * 1024,
   ready: () => true,
