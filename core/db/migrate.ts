@@ -163,7 +163,7 @@ async function explainFailure(
     .query<{ last: string | null }>('select max(name) as last from migrations')
     .then(
       ({ rows }) => rows[0]?.last ?? '',
-      // The connection is lost; the error says so.
+      // The connection is lost; the error reports it.
       () => '',
     )
   const half =

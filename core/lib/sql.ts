@@ -60,7 +60,7 @@ export function createPool(options: PoolOptions): Pool {
 
 const ignore = (): void => {}
 
-/** A client that ignores the names of statements, so that none is prepared beyond its execution. */
+/** A client that ignores the names of statements, so that none stays prepared. */
 const withoutNames = (Base: typeof Client): typeof Client =>
   class extends Base {
     override query(...[first, ...others]: readonly unknown[]): never {

@@ -2,7 +2,7 @@ import { type Db, many, maybeOne, sql } from '../lib/sql.ts'
 import type { SecretHolder } from './letters.ts'
 import { type AppId, type UserKey, ownerAccountPrefix } from '../shared/ids.ts'
 
-/** Reads who is told about an app. Writes nothing. */
+/** Reads the recipients of notices about an app. Writes nothing. */
 
 /** Returns the address of the account behind a user of the platform app; null for other users. */
 export async function findPayerEmail(

@@ -26,7 +26,7 @@ export interface GuardedRequest {
   readonly clientId: string | undefined
   /** The dashboard session's token, if the gateway sent one. */
   readonly session: string | undefined
-  /** The app as whose end user the session's account calls, if the gateway named one. */
+  /** The session's account calls as its own end user of this app, if the gateway named one. */
   readonly self: string | undefined
   /** Whether an operator's command or an internal service sent the call. */
   readonly isOperator: boolean
@@ -42,7 +42,7 @@ export type Admit<C extends Caller> = (
   authenticator: Authenticator,
 ) => Promise<C>
 
-/** Who may call an RPC: processes with these roles, whose calls `admit` must then accept. */
+/** Who may call an RPC: processes with these roles, if `admit` accepts the call. */
 export interface Guard<C extends Caller> {
   readonly roles: readonly ServiceRole[]
   readonly admit: Admit<C>

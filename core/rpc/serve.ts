@@ -48,7 +48,7 @@ export interface CallCredentials {
   readonly authorization: string | undefined
   /** The token of a dashboard session. */
   readonly session: string | undefined
-  /** The app as whose end user the session's account calls. */
+  /** The session's account calls as its own end user of this app. */
   readonly self: string | undefined
   /** The operator's name, as the command sent it. */
   readonly operator: string | undefined
@@ -59,7 +59,7 @@ export interface Call<Request> {
   readonly request: Request
   readonly credentials: CallCredentials
   readonly context: Context
-  /** Receives the account of a platform admin whom the guard of a recorded RPC has admitted. */
+  /** Receives the platform admin that the guard of a recorded RPC has admitted. */
   readonly admin?: AdmittedAdmin | undefined
 }
 interface AdmittedAdmin {

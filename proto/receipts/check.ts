@@ -15,7 +15,7 @@ export interface Check {
   readonly name: string
   /** Null if the data for the check is missing. */
   readonly isRight: boolean | null
-  /** True if nobody may call the receipt right without this check. */
+  /** True if the receipt is not right without this check. */
   readonly isNeeded?: true
   readonly text: string
 }
@@ -29,19 +29,19 @@ export interface Trusted {
 }
 
 export interface TrustedRoots {
-  /** Whether a receipt whose day has no root yet is wrong. */
+  /** Whether a receipt is wrong while its day has no root. */
   readonly areNeeded: boolean
-  /** Compares the signed root of a day, whose claims are `day`. */
+  /** Compares the signed root of a day. `day` are the claims of this root. */
   readonly compare: (root: string, day: JsonObject) => Promise<Check[]>
 }
 
 export interface Verdict {
   readonly checks: readonly Check[]
-  /** What the receipt says. Null without a right signature, because then nothing of it is proven. */
+  /** The claims of the receipt. Null without a right signature, which alone proves them. */
   readonly claims: JsonObject | null
 }
 
-/** What all checks together mean; `open` if one that is needed could not be made. */
+/** The result of all checks; `open` if a needed check could not be made. */
 export function judge(checks: readonly Check[]): 'right' | 'wrong' | 'open' {
   if (checks.some(({ isRight }) => isRight === false)) return 'wrong'
   return checks.some(({ isRight, isNeeded }) => isRight === null && isNeeded) ? 'open' : 'right'

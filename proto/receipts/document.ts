@@ -23,7 +23,7 @@ const pathMax = 64
 const isHash = (value: unknown): value is string =>
   typeof value === 'string' && /^[0-9a-f]{64}$/.test(value)
 
-/** Reads a receipt. Throws if the text is none. */
+/** Reads a receipt. Throws if the text is not a receipt. */
 export function readReceipt(text: string): ReceiptDocument {
   const object = parseObject(text)
   if (!object)
@@ -54,7 +54,7 @@ function toProof(value: unknown): Proof {
 
 export type Key = JWK & { readonly kid: string }
 
-/** Reads the public keys of a JWK set (RFC 7517 section 5). Throws if the text is none. */
+/** Reads the public keys of a JWK set (RFC 7517 section 5). Throws if the text is not a set. */
 export function readKeys(text: string): Key[] {
   const keys = parseObject(text)?.['keys']
   if (!Array.isArray(keys)) throw new Error('The keys are not a JWK set.')
@@ -67,7 +67,7 @@ export interface RootDocument {
   readonly statement: string
 }
 
-/** Reads roots in the format of their route. Throws if the text has none. */
+/** Reads roots in the format of their route. Throws if the text has no roots. */
 export function readRoots(text: string): RootDocument[] {
   const roots = parseObject(text)?.['roots']
   if (!Array.isArray(roots)) throw new Error('The JSON has no roots.')

@@ -154,7 +154,7 @@ export function createFunding(deps: FundingDeps) {
     return { ...reservation, refusal }
   }
 
-  /** Pays only for users whom core has allowed before. */
+  /** Pays only for users that core has allowed before. */
   function payOffline(call: Call): Payment {
     const { account, session } = call
     if (!accounts.isUnrevoked(account) || !session || !isPaid(call) || reports.isFull())

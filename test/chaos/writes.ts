@@ -86,7 +86,7 @@ export async function createWriter(
   async function write(request: Request): Promise<boolean> {
     const answer = await timeline.attempt(async () => {
       const answer = await send(request)
-      // A 409 says that an earlier request with this key may still run.
+      // A 409 means that an earlier request with this key may still run.
       return answer.status >= 500 ? null : answer
     })
     return answer !== null && answer.body !== null

@@ -61,7 +61,7 @@ describe.runIf(pgbouncer)('three cores behind a PgBouncer with five connections'
     expect(Math.abs(left - expected)).toBeLessThanOrEqual(userCount)
   }, 120_000)
 
-  it('log no errors, and use five connections of PostgreSQL beside their direct ones', async () => {
+  it('log no errors, and use five connections of PostgreSQL and their direct ones', async () => {
     expect(gate.cores.flatMap(({ errors }) => errors)).toEqual([])
     const { rows } = await gate.pool.query<{ name: string; count: bigint }>(
       `select application_name as name, count(*) from pg_stat_activity

@@ -268,7 +268,7 @@ describe('the chart', () => {
     expect(manifests(set, 'Secret')).toEqual([])
   })
 
-  it('runs the signer beside the sidecar, with the flags of compose.yaml', async () => {
+  it('runs the signer with the sidecar, with the flags of compose.yaml', async () => {
     const pod = workloads('signer').find(({ metadata }) => metadata.name === `${release}-sidecar`)
     const [sidecar, signer] = pod ? containersOf(pod) : []
     // Only the signer's port leaves the pod.
@@ -391,7 +391,7 @@ describe('the chart', () => {
     })
   })
 
-  it('tells core of Kafka, and migrations of the direct address', () => {
+  it('configures Kafka for core, and the direct address for migrations', () => {
     const variables = (set: string, part: string) =>
       workloads(set)
         .filter(({ metadata }) => metadata.name === `${release}-${part}`)

@@ -93,7 +93,7 @@ async function start(stops: Stops, { from, users }: Options) {
     port: fleet.sidecarPort,
     secret: fleet.webhookSecret,
     payers: [...app.payers.slice(users), ...customer.payers],
-    // Without leases: their tickets would otherwise wait for a call, of which nobody asks.
+    // Without leases: otherwise their tickets would wait for a call that is never made.
     reporters: app.payers.slice(0, users),
     signers: 6,
     sessions: users * 2,

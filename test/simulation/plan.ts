@@ -30,7 +30,7 @@ export interface World {
   readonly signers: readonly number[]
   readonly users: readonly UserPlan[]
   readonly sessions: readonly SessionPlan[]
-  /** Who pays for the users' apps; null if nobody does. */
+  /** The payer of the users' apps; null without one. */
   readonly owner: OwnerPlan | null
 }
 

@@ -12,8 +12,7 @@ import { type FreePeriod, type Terms, calendarDaysMax, withheldFrom } from './te
 import type * as termsStore from './terms-store.ts'
 
 /**
- * Finds the ceilings of users who enter a period of a plan that is not free. Omits users whose
- * ceiling is 0.
+ * Finds the ceilings of users who enter a period of a plan that is not free. Omits ceilings of 0.
  */
 export type FindCeilings = (
   db: Db,
@@ -86,7 +85,7 @@ export function createPeriods({ store, resubscribe, findCeilings }: PeriodsDeps)
 
   /**
    * Returns what the next period includes, for locked accounts whose period ends before a call that
-   * is signed by `until` (real time) has to be paid. Omits accounts of which that is not sure.
+   * is signed by `until` (real time) has to be paid. Omits uncertain accounts.
    */
   async function nextIncluded(
     db: Db,

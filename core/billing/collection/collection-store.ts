@@ -452,7 +452,7 @@ export async function isDue(
   return due
 }
 
-/** Returns since when the oldest collection is due at `at`; null if none is. */
+/** Returns since when the oldest collection is due at `at`; null if no collection is. */
 export async function dueSince(db: Db, at: Date): Promise<Date | null> {
   const { since } = await one<{ since: Date | null }>(
     db,

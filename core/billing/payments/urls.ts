@@ -16,6 +16,6 @@ const maxLength = 2_000
 const isThisMachine = (host: string): boolean =>
   host === 'localhost' || host === '127.0.0.1' || host === '[::1]' || host.endsWith('.localhost')
 
-/** Whether a stored return address is the requested one, or stands for none. */
+/** Whether a stored return address is the requested one, or replaces a missing one. */
 export const returnsTo = (stored: string, requested: string | undefined): boolean =>
   stored === returnUrl(requested, stored)

@@ -251,7 +251,7 @@ const none = {
   detailsSubmitted: false,
 } as const
 
-// Without details the processor may take the right to charge away. Payouts are not needed to sell.
+// Without details the processor may withdraw the right to charge. Payouts are not needed to sell.
 function statusOf({ account, chargesEnabled, detailsSubmitted }: AppAccount) {
   if (account === null) return 'disconnected'
   return chargesEnabled && detailsSubmitted ? 'connected' : 'pending'

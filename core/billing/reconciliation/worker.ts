@@ -53,7 +53,7 @@ export function createWorker({ pool, processor, reconciliation, log, metrics, no
       const dueAt = new Date(now().getTime() + backoffMs(failures, retries))
       const failure = isProcessorError(error) ? error.message : 'an internal error'
       await store.saveTurn(pool, place, { dueAt, failures, failure })
-      // The owner of an ended account may have taken our access away.
+      // The owner of an ended account may have withdrawn our access.
       if (isProcessorError(error) && error.reason === 'PROCESSOR_REFUSED')
         if (await store.endPlace(pool, place, now())) return
       log.warn(

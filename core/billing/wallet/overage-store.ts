@@ -40,7 +40,7 @@ export interface OverageTerms extends UserKey {
 
 /**
  * Returns the terms of users who may run into debt on these plans. Omits free plans, Starter, and
- * users whom neither they nor an owner pays for: of platform-owned apps in `owner_rollup`, except
+ * users without a payer: of platform-owned apps in `owner_rollup`, except
  * the platform app, and of apps without an owner.
  */
 export async function findTerms(db: Db, users: readonly PlanOfUser[]): Promise<OverageTerms[]> {

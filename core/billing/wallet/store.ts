@@ -49,7 +49,7 @@ export interface LedgerLine {
   readonly kind: string
   readonly amount: bigint
   readonly overage: bigint
-  /** Debt that a payment took away. */
+  /** Debt that a payment settled. */
   readonly collected: bigint
   readonly balanceAfter: bigint
   readonly tickets: number

@@ -5,7 +5,7 @@ import { type ComparedRow, type RangeQuery, toDifferent } from './ticket-store.t
 
 /** Compares invoices with their lines, with each other, with payments and with the ledger. */
 
-/** Finds issuers whose numbers have gaps, or other than the last number that was taken. */
+/** Finds issuers with gaps in their numbers, or with another last number than was taken. */
 export async function numberDifferences(db: Db, app: AppId): Promise<DifferentRow[]> {
   const rows = await many<ComparedRow>(
     db,
@@ -155,8 +155,7 @@ export async function settledDifferences(
 }
 
 /**
- * Finds balances with another invoiced part than their open invoices: what paying all of them would
- * collect.
+ * Finds balances with another invoiced part than the sum that their open invoices would collect.
  */
 export async function invoicedDifferences(
   db: Db,

@@ -66,7 +66,7 @@ const noHeaders = {}
 
 /**
  * Makes a call to another process in a span of the current trace. `call` gets the headers to send;
- * none when there is no trace.
+ * without a trace they are empty.
  */
 export function traceCall<T>(
   name: string,
@@ -82,8 +82,8 @@ export function traceCall<T>(
 }
 
 /**
- * Makes a request to a service of others in a span of the current trace, or of a new one, because
- * loops also make such requests. `call` gets the headers to send; none when traces are off.
+ * Makes a request to an outside service in a span of the current trace, or of a new one, because
+ * loops also make such requests. `call` gets the headers to send; they are empty if traces are off.
  */
 export function traceOutgoing<T>(
   name: string,

@@ -1,13 +1,13 @@
 import type { useNavigate } from '@tanstack/react-router'
 
-/** What the palette can do, and which of it fits a search. */
+/** The commands of the palette, and the search for them. */
 
 export interface Command {
   /** Stays the same, so that recent commands are found again. */
   readonly id: string
   readonly group: Group
   readonly name: string
-  /** Further words by which it is found, shown beside the name. */
+  /** Further words that a search finds; shown after the name. */
   readonly about?: string
   readonly run: () => void
 }
@@ -183,7 +183,7 @@ interface ScoredCommand {
 
 /**
  * Returns the commands that contain each word of the search, the best first; without a search, all
- * of them, the recent ones first.
+ * commands, the recent ones first.
  */
 export function findCommands(
   commands: readonly Command[],
@@ -210,7 +210,7 @@ export function findCommands(
   return scored.toSorted(compare).map(({ command }) => command)
 }
 
-/** 3: the name begins with the search; 2: a word of it does; 1: it contains each word; 0: not. */
+/** 3: the name begins with the search; 2: one of its words does; 1: it contains each word; 0: no. */
 function scoreOf({ name, about = '' }: Command, words: readonly string[]): number {
   const text = `${name} ${about}`.toLowerCase()
   if (!words.every((word) => text.includes(word))) return 0

@@ -9,7 +9,7 @@ type Opened = 'palette' | 'shortcuts' | null
 export function Launcher(): ReactNode {
   const [opened, setOpened] = useState<Opened>(null)
   const address = useLocation({ select: ({ href }) => href })
-  // Back and forward lead away from what the palette was opened for.
+  // Back and forward leave the view that the palette was opened for.
   useEffect(() => setOpened(null), [address])
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent): void => {

@@ -5,7 +5,7 @@ import { Instant } from '../ui/instant.tsx'
 import { Name } from '../ui/name.tsx'
 import { TableBox } from '../ui/table-box.tsx'
 
-/** What all checks together mean, each check, and what the receipt says. */
+/** The result of all checks, each check, and the claims of the receipt. */
 export const Result = ({ checks, claims }: Verdict): ReactNode => {
   const verdict = judge(checks)
   return (

@@ -13,7 +13,7 @@ import { Invite } from './invite.tsx'
 import { Removal, type Removed } from './removal.tsx'
 import { RoleSelect } from './role-select.tsx'
 
-/** The members of an app and the invitations that nobody has answered. */
+/** The members of an app and the invitations without an answer. */
 export function Team(): ReactNode {
   const { clientId } = useParams({ from: '/$clientId/team' })
   const team = useQuery(teamQuery(clientId))

@@ -45,7 +45,7 @@ export function useLive(clientId: string, user: string | undefined, isPaused: bo
     return follow(address, {
       onState: setConnection,
       onReceive: (change) => setReceived(change),
-      // A refusal may mean that the session has ended; then the frame says so.
+      // A refusal may mean that the session has ended; then the frame shows it.
       onRefused: () => void client.invalidateQueries({ queryKey: sessionQuery.queryKey }),
     })
   }, [address, isPaused, isVisible, client])

@@ -39,7 +39,7 @@ export const redis: Scenario = {
 }
 
 /**
- * Kills the master. While it is away, and after another took over, a user is deactivated at one core
+ * Kills the master. While it is down, and after another took over, a user is deactivated at one core
  * and must be refused at the sidecar of the other, and an address that asks too often must be
  * refused.
  */

@@ -182,7 +182,7 @@ describe('TLS_CERT_FILE and TLS_KEY_FILE', () => {
     copyFileSync(file('first.key'), files.key)
     const { port, lines } = await start(files)
     rmSync(files.cert)
-    // A link to itself cannot be read, whoever asks.
+    // A link to itself cannot be read, not even by root.
     symlinkSync(files.cert, files.cert)
     await expect
       .poll(() => lines.join(''), { timeout: 10_000 })

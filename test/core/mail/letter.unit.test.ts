@@ -29,7 +29,7 @@ describe('composeLetter', () => {
     expect(renderText(letter)).toContain('2026-03-10 12:00 UTC')
   })
 
-  it('tells an account without a password that it has none', () => {
+  it('states that an account has no password', () => {
     const letter = composeLetter({ kind: 'password_reset', url: null, minutes: 30 }, site)
     expect(toSubject(letter)).toBe('Your account has no password')
     expect(renderText(letter)).not.toContain('reset-password')

@@ -85,7 +85,7 @@ describe('sender', () => {
     }
   })
 
-  it('waits while the server is away, and sends then', async () => {
+  it('waits while the server is unavailable, then sends', async () => {
     smtp.open(false)
     const email = await cause('patient')
     expect(await rowWhen(email, ({ error }) => error !== null)).toMatchObject({

@@ -276,7 +276,7 @@ describe("an app's own signer", () => {
     expect(JSON.stringify(entries)).not.toContain(secret)
   })
 
-  it('tells its owner when an operator rotates or removes it', async () => {
+  it('notifies its owner when an operator rotates or removes it', async () => {
     const { one, owner } = await fresh()
     const { clientId } = one
     await owner.createSignerSecret({ clientId, purpose: 'decisions' })

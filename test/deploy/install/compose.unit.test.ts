@@ -225,7 +225,7 @@ describe('compose.yaml', () => {
     })
   })
 
-  it('mounts the dashboards where Grafana reads them, beside a Prometheus with its address', async () => {
+  it('mounts the dashboards where Grafana reads them, with a Prometheus at its address', async () => {
     const provisioning = join(folder, 'grafana/provisioning')
     const dashboards = parse(await readFile(join(provisioning, 'dashboards/tollgate.yml'), 'utf8'))
     expect(service('grafana').definition['volumes']).toContain(

@@ -52,7 +52,7 @@ describe('tollgate init', () => {
   it.each([
     [[], 'kafka:9092'],
     [['--without-kafka'], ''],
-  ])('tells core by %j whether events come through Kafka', async (options, brokers) => {
+  ])('configures by %j whether core gets events through Kafka', async (options, brokers) => {
     const dir = join(parent, `kafka-${options.length}`)
     await tollgate('init', '--dir', dir, ...options)
     expect(await readFile(join(dir, '.env'), 'utf8')).toContain(`\nKAFKA_BROKERS=${brokers}\n`)

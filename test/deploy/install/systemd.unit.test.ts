@@ -113,7 +113,7 @@ describe('deploy/systemd', () => {
     }
   })
 
-  it('starts a process again for as long as its database is away', async () => {
+  it('restarts a process while its database is unavailable', async () => {
     const common = await readFile(join(source, 'tollgate-.service.d/hardening.conf'), 'utf8')
     expect(assignments(common, 'StartLimitIntervalSec')).toEqual(['0'])
     for (const name of processes) {

@@ -120,7 +120,7 @@ describe.runIf(executablePath)('money in the dashboard', () => {
     expect(await page.getByRole('button', { name: 'Use the default' }).count()).toBe(0)
   })
 
-  it('says that the platform pays, and why there is no statement yet', async () => {
+  it('shows that the platform pays, and why there is no statement', async () => {
     const page = await owner(`/${clientId()}/money`)
     await page.getByText('The platform pays for this app').waitFor()
     await page.getByRole('button', { name: 'Download CSV' }).click()

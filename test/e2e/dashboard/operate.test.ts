@@ -65,7 +65,7 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     return page
   }
 
-  it('tell others that they lack the permission, and refuse them', async () => {
+  it('refuse others, and show that they lack the permission', async () => {
     const stranger = await open('/app/operate/quarantine')
     expect(new URL(stranger.url()).pathname).toBe('/login')
     await logIn(stranger, viewer.email, viewer.password)
@@ -195,7 +195,7 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     expect(facts).toContain(quickstart().ownerEmail)
   })
 
-  it('say why an event stays', async () => {
+  it('show why an event stays', async () => {
     const page = await console('?reason=unattributed')
     await page.getByRole('link', { name: /nameless/ }).click()
     await page.getByRole('button', { name: 'Redrive' }).click()

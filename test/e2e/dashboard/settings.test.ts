@@ -49,7 +49,7 @@ describe.runIf(executablePath)('settings in the dashboard', () => {
     expect(await app.getByLabel('Website').inputValue()).toBe('https://shop.example')
   })
 
-  it('makes a client secret beside the present one', async () => {
+  it('makes a second client secret', async () => {
     const page = await settings()
     await page.getByRole('button', { name: 'New secret' }).click()
     await page.getByText('keep working for a while').waitFor()
@@ -204,7 +204,7 @@ describe.runIf(executablePath)('settings in the dashboard', () => {
     expect(await violations(page)).toEqual([])
   })
 
-  it('deletes an app only after its client id was typed, and says why it may not', async () => {
+  it('deletes an app only after its client id was typed, and shows why it may not', async () => {
     const page = await settings()
     const path = '/api/v1/apps'
     expect(await send(page, { method: 'POST', path, body: { name: 'To be deleted' } })).toBe(201)

@@ -260,7 +260,7 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
     await expect.poll(openStreams).toBe(0)
   })
 
-  it('says that it reconnects while the service cannot be reached, and goes on', async () => {
+  it('shows that it reconnects while the service cannot be reached, and continues', async () => {
     const page = await owner(`/${clientId()}/usage`)
     const state = page.getByRole('status', { name: 'Connection' })
     await expect.poll(() => state.innerText()).toBe('Live')

@@ -234,7 +234,7 @@ describe.runIf(executablePath)('the dashboard', () => {
     expect(size).toBeLessThan(250_000)
   })
 
-  it('says that the session has ended, and goes on after a login in a new tab', async () => {
+  it('shows that the session has ended, and continues after a login in a new tab', async () => {
     const page = await owner()
     await page.context().clearCookies()
     await page.getByRole('link', { name: 'Demo', exact: true }).click()
@@ -249,7 +249,7 @@ describe.runIf(executablePath)('the dashboard', () => {
     forgive(/40[14]/)
   })
 
-  it('says that the service cannot be reached, and tries again on demand', async () => {
+  it('shows that the service cannot be reached, and tries again on demand', async () => {
     const page = await owner()
     await page.route('**/billing/invoices*', (route) => route.abort())
     await page.getByRole('link', { name: 'Demo', exact: true }).click()

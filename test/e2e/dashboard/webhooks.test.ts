@@ -84,7 +84,7 @@ describe.runIf(executablePath)('webhooks in the dashboard', () => {
     await remove(page)
   })
 
-  it('makes a new secret beside the present one, disables and enables', async () => {
+  it('makes a second secret, disables and enables', async () => {
     const receiver = await startReceiver()
     const page = await owner(`/${clientId()}/webhooks`)
     await add(page, receiver.url)

@@ -161,7 +161,7 @@ describe('authorization request', () => {
     ).toBe(400)
   })
 
-  it('is denied for a user whom the app has deactivated', async () => {
+  it('is denied for a deactivated user', async () => {
     const browser = await loggedIn()
     await consent(browser, 'approve')
     await pages.sql.query("update end_users set status = 'inactive', deactivated_at = now()")

@@ -165,7 +165,7 @@ describe('forgotten password', () => {
     await until(async () => smtp.to(email).length === 6)
   })
 
-  it('tells an account without a password that it has none', async () => {
+  it('states that an account has no password', async () => {
     await pages.sql.query(
       "insert into accounts (id, email, created_at) values (gen_random_uuid(), 'sso@example.com', now())",
     )

@@ -58,12 +58,15 @@ describe('checks of a receipt in the browser', () => {
     expect(judge(found ? [found] : [])).toBe('right')
   })
 
-  it.each([0, 401, 500, 503])('says after %i that the list could not be read', async (status) => {
-    const found = await listed(refusal(status))
-    expect(found).toMatchObject({
-      isRight: null,
-      text: 'The list could not be read: It says no.',
-    })
-    expect(judge(found ? [found] : [])).toBe('open')
-  })
+  it.each([0, 401, 500, 503])(
+    'reports after %i that the list could not be read',
+    async (status) => {
+      const found = await listed(refusal(status))
+      expect(found).toMatchObject({
+        isRight: null,
+        text: 'The list could not be read: It says no.',
+      })
+      expect(judge(found ? [found] : [])).toBe('open')
+    },
+  )
 })

@@ -13,7 +13,7 @@ const [sessionKey] = sessionQuery.queryKey
 
 /**
  * Returns the store of all answers. A refusal of the credential also reads the session again: if it
- * has ended, the frame says so above the view. A session that another tab begins is read at once.
+ * has ended, the frame shows it above the view. A session that another tab begins is read at once.
  */
 export function createQueryClient(): QueryClient {
   const readSession = (): void => void client.invalidateQueries({ queryKey: sessionQuery.queryKey })

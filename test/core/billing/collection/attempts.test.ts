@@ -152,7 +152,7 @@ describe('a charge of the card on file', () => {
     expect(heard.map(([word]) => word)).toEqual(['paid'])
   })
 
-  it('is not made without a card, and says so', async () => {
+  it('is not made without a card, and reports it', async () => {
     stripe.removeCard(live, card)
     const customer = await customers().ensure(payer, 'again')
     await customers().refresh(customer)

@@ -197,7 +197,7 @@ export function describePort(name: string, open: () => Promise<ProcessorDriver>)
       await expect(driver.payCheckout(test, id, 'good')).rejects.toThrow(/expired/)
     })
 
-    it('leaves a paid checkout as it is when it is told to end', async () => {
+    it('leaves a paid checkout unchanged by a request to end it', async () => {
       const driver = await open()
       const customer = await customerAt(driver, test)
       const { id } = await driver.processor.openCheckout(test, topUp(customer), newKey())

@@ -114,7 +114,7 @@ describe('an unclear answer of Stripe', () => {
 })
 
 describe('a refusal of Stripe', () => {
-  it('says that the key was used for another request', async () => {
+  it('reports a key that was used for another request', async () => {
     const { pay, payments } = await open()
     const key = newKey()
     await pay(key, 500)
@@ -122,7 +122,7 @@ describe('a refusal of Stripe', () => {
     expect(payments()).toHaveLength(1)
   })
 
-  it('says that the secret key is wrong, without any part of it', async () => {
+  it('reports a wrong secret key, without showing any part', async () => {
     const { stripe } = await open()
     const secretKey = 'sk_live_of_another_deployment'
     const config = { ...stripe.config, live: { secretKey, webhookSecrets: [] } }

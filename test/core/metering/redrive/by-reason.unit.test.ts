@@ -43,7 +43,7 @@ describe('redriving all events of a reason', () => {
   it.each([
     new DomainError('UNAVAILABLE', 'later'),
     Object.assign(new Error('gone'), { code: 'ECONNREFUSED' }),
-  ])('ends when the database is away: %s', async (error) => {
+  ])('ends when the database is unavailable: %s', async (error) => {
     await expect(redriveAll(error)).rejects.toThrow(error.message)
   })
 })

@@ -8,7 +8,7 @@ setUpApp('viewer')
 
 /**
  * The routes of an app's backend that its members may also call, under /api/v1/internal. Users exist
- * only where the path says `ada`.
+ * only where the path has `ada`.
  */
 const routes: {
   method: string

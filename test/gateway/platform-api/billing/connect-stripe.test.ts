@@ -33,7 +33,7 @@ async function stateOf({ clientId, basic }: RealApp) {
 /** The account whose page `url` is. */
 const accountOf = (url: unknown): string => String(url).split('/').at(-1) ?? ''
 
-/** Sends the owner back from Stripe, as the latest account link says. */
+/** Sends the owner back from Stripe, by the latest account link. */
 async function goBack(name: string): Promise<void> {
   const link = stripe.requests.findLast(({ route }) => route === '/v1/account_links')
   const { pathname, search } = new URL(String(link?.form['return_url']))
@@ -109,7 +109,7 @@ describe('owner who connects an account at Stripe', () => {
     expect(keys.at(-1)).toMatch(/^live:/)
   })
 
-  it('is told when Stripe is silent or refuses the key, and can repeat it', async () => {
+  it('gets an error while Stripe does not answer or refuses the key, and can repeat it', async () => {
     const app = await real.newApp('silent')
     stripe.faults = () => ({ kind: 'hang before' })
     expect(await connect(app)).toMatchObject({

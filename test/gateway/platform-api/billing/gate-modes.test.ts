@@ -202,7 +202,7 @@ describe.each(modes)('gate in the mode $mode', ({ mode, cost, sales }) => {
     expect(updated).toMatchObject(sales ? refused : { status: 200 })
     // Like a plan that was on sale before the gate was closed.
     await real.core.sql.query(`update plans set status = 'active' where id = $1`, [id])
-    // In every mode: without an account, nobody can take the payment.
+    // In every mode: without an account, the payment has no recipient.
     const bought = await send('POST /users/ada/subscription/change', { app, body: { planId: id } })
     expect(bought).toMatchObject({ status: 403, body: { code } })
     expect((await send('GET /billing/processor', { app })).body['status']).toBe(now)

@@ -146,7 +146,7 @@ describe('users of an app in the billing mode owner_rollup', () => {
 })
 
 describe('money of another tenant', () => {
-  it('moves nobody, whatever its event names', async () => {
+  it('moves no user, whatever its event names', async () => {
     const [mine, theirs] = [await newPlan(shop, '17.00'), await newPlan(other, '17.00')]
     const neighbour = { ...other, user: await newUser(other) }
     await change(shop, { planId: mine })

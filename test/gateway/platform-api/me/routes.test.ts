@@ -131,7 +131,7 @@ describe('the apps in use', () => {
     expect((await console.send('GET', prefix)).status).toBe(401)
   })
 
-  it('show a deactivated user, to whom every route of the app is refused with the reason', async () => {
+  it('show the reason to a deactivated user, and refuse every route of the app', async () => {
     const eve = await logIn(console)
     await useApp(console, app, eve)
     expect((await deactivate(eve)).status).toBe(200)
