@@ -88,15 +88,19 @@ export const billingSettingsQuery = (clientId: string) =>
   })
 
 /** Wallets are not read again: in another mode, this view shows those of other payers. */
-export const useUpdateBillingSettings = (clientId: string) =>
+export const useUpdateBillingSettings = <Input>(
+  clientId: string,
+  toBody: (input: Input) => BillingChange,
+) =>
   useChange(
     [
       processorQuery(clientId).queryKey,
       billingSettingsQuery(clientId).queryKey,
       ...['app', 'billing', 'billing-state'].map((name) => [name, clientId]),
     ],
-    (body: BillingChange) => {
+    (input: Input) => {
       const params = { path: { clientId } }
+      const body = toBody(input)
       return unwrap(api.PUT('/api/v1/apps/{clientId}/billing/settings', { params, body }))
     },
   )

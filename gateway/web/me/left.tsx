@@ -5,6 +5,8 @@ import { ownBalanceQuery, ownPlanQuery } from '../api/me.ts'
 import { Micros } from '../ui/amount.tsx'
 import { Answer } from '../ui/answer.tsx'
 import { Instant } from '../ui/instant.tsx'
+import { BalanceFigures, describeAccess } from '../ui/money/balance-figures.tsx'
+import { Refused } from '../ui/money/refused.tsx'
 import { Name } from '../ui/name.tsx'
 import { Empty } from '../ui/states.tsx'
 
@@ -29,54 +31,12 @@ export function Left({ clientId }: { clientId: string }): ReactNode {
 
 type Balance = Schemas['Balance']
 
-const refusals: Readonly<Record<NonNullable<Balance['spendRefusal']>, string>> = {
-  insufficient_balance: 'Nothing is left.',
-  no_payment_method: 'Nothing is left, and no card is on file to spend on credit.',
-  debt_ceiling_reached: 'Your unpaid usage has reached its ceiling.',
-  owner_debt_ceiling_reached: 'The app’s owner, who pays, has too little left.',
-}
-
 function Balance({ balance }: { balance: Balance }): ReactNode {
-  const { remainingUsdMicros, balanceUsdMicros, consumedUsdMicros } = balance
   const { canSpend = true, spendRefusal, featureBalances } = balance
   return (
     <>
-      {!canSpend && (
-        <p className="problem">
-          <span>
-            <strong>Your calls are refused.</strong>{' '}
-            {spendRefusal && (
-              <>
-                {refusals[spendRefusal]}{' '}
-                <a href={`/errors/${spendRefusal}`}>
-                  About <code>{spendRefusal}</code>
-                </a>
-              </>
-            )}
-          </span>
-        </p>
-      )}
-      <dl className="stats" aria-label="Left">
-        <div>
-          <dt>May still spend</dt>
-          <dd>
-            <Micros value={remainingUsdMicros} />
-            <small>{canSpend ? 'calls are allowed' : 'calls are refused'}</small>
-          </dd>
-        </div>
-        <div>
-          <dt>Balance</dt>
-          <dd>
-            <Micros value={balanceUsdMicros} />
-            <small>with money held for running calls</small>
-          </dd>
-        </div>
-        <div>
-          <dt>Consumed in this period</dt>
-          <dd>
-            <Micros value={consumedUsdMicros} />
-          </dd>
-        </div>
+      {!canSpend && <Refused refusal={spendRefusal} reader="user" />}
+      <BalanceFigures balance={balance} access={describeAccess(canSpend)}>
         {featureBalances.map((feature) => (
           <div key={feature.featureKey}>
             <dt>
@@ -88,7 +48,7 @@ function Balance({ balance }: { balance: Balance }): ReactNode {
             </dd>
           </div>
         ))}
-      </dl>
+      </BalanceFigures>
     </>
   )
 }

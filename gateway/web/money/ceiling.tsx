@@ -1,12 +1,12 @@
 import { useQuery } from '@tanstack/react-query'
-import { type ReactNode, useState } from 'react'
+import type { ReactNode } from 'react'
 import type { Schemas } from '../api/client.ts'
 import { overageQuery, useUpdateOverage } from '../api/money.ts'
 import { Micros } from '../ui/amount.tsx'
 import { parseDollars, toDollarText } from '../ui/amounts.ts'
 import { Answer } from '../ui/answer.tsx'
-import { Button } from '../ui/button.tsx'
-import { Failure } from '../ui/states.tsx'
+import { ValueForm } from '../ui/form/value-form.tsx'
+import { dollarsHint } from '../ui/form/values.ts'
 
 interface CeilingProps {
   readonly clientId: string
@@ -36,47 +36,13 @@ export function Ceiling({ clientId, canEdit }: CeilingProps): ReactNode {
   )
 }
 
-function Change({ overage }: { overage: Schemas['Overage'] }): ReactNode {
-  const [text, setText] = useState(toDollarText(overage.ceilingUsdMicros))
-  const update = useUpdateOverage(overage.clientId)
-  const micros = parseDollars(text)
-  return (
-    <>
-      <form
-        className="row"
-        onSubmit={(event) => {
-          event.preventDefault()
-          if (micros !== null) update.mutate(micros)
-        }}
-      >
-        <label>
-          Ceiling, in dollars
-          <input
-            inputMode="decimal"
-            required
-            maxLength={20}
-            value={text}
-            onChange={(event) => setText(event.target.value)}
-          />
-        </label>
-        <Button type="submit" disabled={micros === null || update.isPending}>
-          Set
-        </Button>
-        {!overage.isDefault && (
-          <Button
-            disabled={update.isPending}
-            onClick={() =>
-              update.mutate(null, {
-                onSuccess: ({ ceilingUsdMicros }) => setText(toDollarText(ceilingUsdMicros)),
-              })
-            }
-          >
-            Use the default
-          </Button>
-        )}
-      </form>
-      {micros === null && <p role="status">Type dollars with at most 6 decimals, such as 20.</p>}
-      {update.error && <Failure error={update.error} />}
-    </>
-  )
-}
+const Change = ({ overage }: { overage: Schemas['Overage'] }): ReactNode => (
+  <ValueForm
+    label="Ceiling, in dollars"
+    present={toDollarText(overage.ceilingUsdMicros)}
+    parse={parseDollars}
+    hint={dollarsHint}
+    change={useUpdateOverage(overage.clientId)}
+    reset={overage.isDefault ? undefined : { label: 'Use the default', value: null }}
+  />
+)

@@ -1,12 +1,12 @@
 import { useQuery } from '@tanstack/react-query'
-import { type ReactNode, useState } from 'react'
+import type { ReactNode } from 'react'
 import type { Schemas } from '../api/client.ts'
 import { billingSettingsQuery, useUpdateBillingSettings } from '../api/money.ts'
 import { formatCount } from '../ui/amounts.ts'
 import { Answer } from '../ui/answer.tsx'
-import { Button } from '../ui/button.tsx'
+import { ValueForm } from '../ui/form/value-form.tsx'
+import { wholeNumber } from '../ui/form/values.ts'
 import { Instant } from '../ui/instant.tsx'
-import { Failure } from '../ui/states.tsx'
 
 type Settings = Schemas['BillingSettings']
 
@@ -58,85 +58,35 @@ const parsePercent = (text: string): number | null =>
   /^\d{1,3}(\.\d{1,2})?$/.test(text) && Number(text) <= 100 ? Number(text) : null
 
 const capMax = 1_000_000
-const parseCap = (text: string): number | null =>
-  /^[1-9]\d{0,6}$/.test(text) && Number(text) <= capMax ? Number(text) : null
 
 function Changes({ settings }: { settings: Settings }): ReactNode {
-  const update = useUpdateBillingSettings(settings.clientId)
+  const { clientId, platformCutPercent, plannedCuts, endUserCap } = settings
+  const cut = useUpdateBillingSettings(clientId, (percent: number | null) => ({
+    platformCutPercent: percent,
+  }))
+  const cap = useUpdateBillingSettings(clientId, (users: number | null) => ({ endUserCap: users }))
+  const [latestCut = platformCutPercent] = plannedCuts.slice(-1).map((planned) => planned.percent)
   return (
     <>
-      <Term
+      <ValueForm
         label="Cut, in percent"
-        present={settings.platformCutPercent}
+        present={latestCut?.toString() ?? ''}
         parse={parsePercent}
         hint="Type a percentage up to 100 with at most 2 decimals, such as 12.5."
-        reset="Take none"
-        isBusy={update.isPending}
-        onChange={(platformCutPercent) => update.mutate({ platformCutPercent })}
+        change={cut}
+        reset={{ label: 'Take none', value: null }}
       />
-      <Term
+      <ValueForm
         label="Active users at most"
-        present={settings.endUserCap}
-        parse={parseCap}
+        present={String(endUserCap)}
+        parse={wholeNumber(1, capMax)}
         hint={`Type a whole number from 1 to ${formatCount(capMax)}, without commas.`}
-        reset="Use the deployment’s"
-        isBusy={update.isPending}
-        onChange={(endUserCap) => update.mutate({ endUserCap })}
+        change={cap}
+        reset={{ label: 'Use the deployment’s', value: null }}
       />
       <p className="soft">
         Another cut begins a minute after it is set, and changes no past price.
       </p>
-      {update.error && <Failure error={update.error} />}
-    </>
-  )
-}
-
-interface TermProps {
-  readonly label: string
-  readonly present: number | null
-  readonly parse: (text: string) => number | null
-  /** Shown for a text that cannot be parsed. */
-  readonly hint: string
-  readonly reset: string
-  readonly isBusy: boolean
-  readonly onChange: (value: number | null) => void
-}
-
-function Term({ label, present, parse, hint, reset, isBusy, onChange }: TermProps): ReactNode {
-  const [text, setText] = useState(present === null ? '' : String(present))
-  const value = parse(text.trim())
-  return (
-    <>
-      <form
-        className="row"
-        onSubmit={(event) => {
-          event.preventDefault()
-          if (value !== null) onChange(value)
-        }}
-      >
-        <label>
-          {label}
-          <input
-            inputMode="decimal"
-            maxLength={10}
-            value={text}
-            onChange={(event) => setText(event.target.value)}
-          />
-        </label>
-        <Button type="submit" disabled={value === null || isBusy}>
-          Set
-        </Button>
-        <Button
-          disabled={isBusy}
-          onClick={() => {
-            setText('')
-            onChange(null)
-          }}
-        >
-          {reset}
-        </Button>
-      </form>
-      {value === null && text !== '' && <p role="status">{hint}</p>}
     </>
   )
 }

@@ -29,7 +29,9 @@ const modes = {
 export function WhoPays({ processor, canOwn }: WhoPaysProps): ReactNode {
   const { clientId, billingMode, status } = processor
   const [isAsked, setAsked] = useState(false)
-  const update = useUpdateBillingSettings(clientId)
+  const update = useUpdateBillingSettings(clientId, (billingMode: Processor['billingMode']) => ({
+    billingMode,
+  }))
   const close = (): void => setAsked(false)
   const other = billingMode === 'merchant' ? 'owner_rollup' : 'merchant'
   return (
@@ -62,7 +64,7 @@ export function WhoPays({ processor, canOwn }: WhoPaysProps): ReactNode {
           action={modes[other].offer}
           isBusy={update.isPending}
           error={update.error}
-          onConfirm={() => update.mutate({ billingMode: other }, { onSuccess: close })}
+          onConfirm={() => update.mutate(other, { onSuccess: close })}
           onClose={close}
         />
       )}

@@ -1,6 +1,6 @@
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
-import { type ReactNode, useState } from 'react'
+import type { ReactNode } from 'react'
 import {
   type AccountQuota,
   type CreditQuota,
@@ -14,10 +14,11 @@ import {
 import { Micros } from '../ui/amount.tsx'
 import { formatCount, parseDollars, toDollarText } from '../ui/amounts.ts'
 import { Answer } from '../ui/answer.tsx'
-import { Button } from '../ui/button.tsx'
+import { ValueForm } from '../ui/form/value-form.tsx'
+import { dollarsHint, wholeNumber } from '../ui/form/values.ts'
 import { Name } from '../ui/name.tsx'
 import { Page } from '../ui/page.tsx'
-import { Empty, Failure } from '../ui/states.tsx'
+import { Empty } from '../ui/states.tsx'
 
 /** The quotas of an app and of its owners: what is used, and what is allowed. */
 export function Quotas(): ReactNode {
@@ -61,7 +62,7 @@ function Credit({ clientId }: { clientId: string }): ReactNode {
               Its users have not spent <Micros value={data.outstandingUsdMicros} /> of at most{' '}
               <Micros value={data.maxUsdMicros} />.
             </p>
-            <ChangeCredit key={data.maxUsdMicros} quota={data} />
+            <ChangeCredit quota={data} />
           </>
         )}
       </Answer>
@@ -69,41 +70,18 @@ function Credit({ clientId }: { clientId: string }): ReactNode {
   )
 }
 
-function ChangeCredit({ quota }: { quota: CreditQuota }): ReactNode {
-  const [text, setText] = useState(toDollarText(quota.maxUsdMicros))
-  const update = useUpdateCreditQuota(quota.clientId)
-  const micros = parseDollars(text, 0n)
-  return (
-    <>
-      <form
-        className="row"
-        onSubmit={(event) => {
-          event.preventDefault()
-          if (micros !== null) update.mutate(micros)
-        }}
-      >
-        <label>
-          Quota, in dollars
-          <input
-            inputMode="decimal"
-            required
-            maxLength={20}
-            value={text}
-            onChange={(event) => setText(event.target.value)}
-          />
-        </label>
-        <Button type="submit" disabled={micros === null || update.isPending}>
-          Set
-        </Button>
-        <Button disabled={update.isPending} onClick={() => update.mutate(null)}>
-          Use the deployment’s
-        </Button>
-      </form>
-      {micros === null && <p role="status">Type dollars with at most 6 decimals, such as 20.</p>}
-      {update.error && <Failure error={update.error} />}
-    </>
-  )
-}
+const deployment = { label: 'Use the deployment’s', value: null }
+
+const ChangeCredit = ({ quota }: { quota: CreditQuota }): ReactNode => (
+  <ValueForm
+    label="Quota, in dollars"
+    present={toDollarText(quota.maxUsdMicros)}
+    parse={(text) => parseDollars(text, 0n)}
+    hint={dollarsHint}
+    change={useUpdateCreditQuota(quota.clientId)}
+    reset={deployment}
+  />
+)
 
 function Owner({ email }: { email: string }): ReactNode {
   const apps = useQuery(accountQuotaQuery(email))
@@ -119,7 +97,7 @@ function Owner({ email }: { email: string }): ReactNode {
             <p>
               The account owns {formatCount(data.apps)} of at most {formatCount(data.appsMax)} apps.
             </p>
-            <ChangeApps key={data.appsMax} quota={data} />
+            <ChangeApps quota={data} />
           </>
         )}
       </Answer>
@@ -137,38 +115,13 @@ function Owner({ email }: { email: string }): ReactNode {
 
 const appsMax = 1_000_000
 
-function ChangeApps({ quota }: { quota: AccountQuota }): ReactNode {
-  const [text, setText] = useState(String(quota.appsMax))
-  const update = useUpdateAccountQuota(quota.email)
-  return (
-    <>
-      <form
-        className="row"
-        onSubmit={(event) => {
-          event.preventDefault()
-          update.mutate(Number(text))
-        }}
-      >
-        <label>
-          Apps at most
-          <input
-            type="number"
-            required
-            min={0}
-            max={appsMax}
-            step={1}
-            value={text}
-            onChange={(event) => setText(event.target.value)}
-          />
-        </label>
-        <Button type="submit" disabled={update.isPending}>
-          Set
-        </Button>
-        <Button disabled={update.isPending} onClick={() => update.mutate(null)}>
-          Use the deployment’s
-        </Button>
-      </form>
-      {update.error && <Failure error={update.error} />}
-    </>
-  )
-}
+const ChangeApps = ({ quota }: { quota: AccountQuota }): ReactNode => (
+  <ValueForm
+    label="Apps at most"
+    present={String(quota.appsMax)}
+    parse={wholeNumber(0, appsMax)}
+    hint={`Type a whole number up to ${formatCount(appsMax)}, without commas.`}
+    change={useUpdateAccountQuota(quota.email)}
+    reset={deployment}
+  />
+)

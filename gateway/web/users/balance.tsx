@@ -5,6 +5,8 @@ import { type UserRef, allowanceQuery } from '../api/users.ts'
 import { Micros } from '../ui/amount.tsx'
 import { Answer } from '../ui/answer.tsx'
 import { Instant } from '../ui/instant.tsx'
+import { BalanceFigures, describeAccess } from '../ui/money/balance-figures.tsx'
+import { Refused } from '../ui/money/refused.tsx'
 import { Name } from '../ui/name.tsx'
 import { Empty } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
@@ -23,7 +25,7 @@ export function Balance({ user, isActive }: BalanceProps): ReactNode {
     <Answer query={allowance} rows={5}>
       {(data) => (
         <>
-          <MaySpend allowance={data} />
+          {!data.canSpend && <Refused refusal={data.spendRefusal} reader="member" />}
           <Figures allowance={data} isActive={isActive} />
           <Grants grants={data.grants} />
           {data.featureBalances.length > 0 && <Features balances={data.featureBalances} />}
@@ -33,76 +35,26 @@ export function Balance({ user, isActive }: BalanceProps): ReactNode {
   )
 }
 
-const refusals: Readonly<Record<NonNullable<Allowance['spendRefusal']>, string>> = {
-  insufficient_balance: 'Nothing is left. Give credit, or change the plan.',
-  no_payment_method:
-    'Nothing is left, and the plan lets the user spend on credit only with a payment method.',
-  debt_ceiling_reached: 'Unpaid usage has reached its ceiling. It is paid by the next collection.',
-  owner_debt_ceiling_reached: 'The account of the app’s owner, which pays, has too little left.',
-}
-
-function MaySpend({ allowance: { canSpend, spendRefusal } }: { allowance: Allowance }): ReactNode {
-  if (canSpend) return null
-  return (
-    <p className="problem">
-      <span>
-        <strong>Calls of this user are refused.</strong>{' '}
-        {spendRefusal && (
-          <>
-            {refusals[spendRefusal]}{' '}
-            <a href={`/errors/${spendRefusal}`}>
-              About <code>{spendRefusal}</code>
-            </a>
-          </>
-        )}
-      </span>
-    </p>
-  )
-}
-
 interface FiguresProps {
   readonly allowance: Allowance
   readonly isActive: boolean
 }
 
-function Figures({ allowance, isActive }: FiguresProps): ReactNode {
-  const { balanceUsdMicros, remainingUsdMicros, consumedUsdMicros } = allowance
-  return (
-    <dl className="stats">
-      <div>
-        <dt>May still spend</dt>
-        <dd>
-          <Micros value={remainingUsdMicros} />
-          <small>{describeAccess(allowance, isActive)}</small>
-        </dd>
-      </div>
-      <div>
-        <dt>Balance</dt>
-        <dd>
-          <Micros value={balanceUsdMicros} />
-          <small>with money held for running calls</small>
-        </dd>
-      </div>
-      <div>
-        <dt>Consumed in this period</dt>
-        <dd>
-          <Micros value={consumedUsdMicros} />
-        </dd>
-      </div>
-      <div>
-        <dt>Credit ever given</dt>
-        <dd>
-          <Micros value={allowance.lifetimeGrantedUsdMicros} />
-        </dd>
-      </div>
-    </dl>
-  )
-}
-
-function describeAccess({ canSpend }: Allowance, isActive: boolean): string {
-  if (!isActive) return 'calls are refused: the user is inactive'
-  return canSpend ? 'calls are allowed' : 'calls are refused'
-}
+const Figures = ({ allowance, isActive }: FiguresProps): ReactNode => (
+  <BalanceFigures
+    balance={allowance}
+    access={
+      isActive ? describeAccess(allowance.canSpend) : 'calls are refused: the user is inactive'
+    }
+  >
+    <div>
+      <dt>Credit ever given</dt>
+      <dd>
+        <Micros value={allowance.lifetimeGrantedUsdMicros} />
+      </dd>
+    </div>
+  </BalanceFigures>
+)
 
 const sourceNames: Readonly<Record<Schemas['Grant']['source'], string>> = {
   trial: 'Starter',
