@@ -1,5 +1,5 @@
 import { type Db, many, maybeOne, one, sql } from '../lib/sql.ts'
-import type { SealedTable } from '../shared/sealing/rewrap.ts'
+import { sealedColumn } from '../shared/sealing/column-sql.ts'
 import type { SealedPlace } from '../shared/sealing/sealing.ts'
 import type { MailKind } from './kinds.ts'
 
@@ -150,36 +150,10 @@ export const placeOfLetter = (id: string): SealedPlace => ({
 })
 
 /** Letters of waiting and kept mails, for re-encryption under a new key-encryption key. */
-export const sealedMails: SealedTable = {
+export const sealedMails = sealedColumn({
   table: 'mails',
-
-  countByHead: (db) =>
-    many<{ head: string; count: number }>(
-      db,
-      sql`
-      select encode(substring(sealed_letter for 7), 'hex') as head, count(*)::integer as count
-      from mails where sealed_letter is not null group by 1`,
-    ),
-
-  async rowsToRewrap(db, { head, after, limit }) {
-    const rows = await many<{ id: string; sealed_letter: Buffer }>(
-      db,
-      sql`
-      select id, sealed_letter
-      from mails
-      where id::text > ${after} and sealed_letter is not null and substring(sealed_letter for 7) <> ${head}
-      order by id::text
-      limit ${limit}`,
-    )
-    return rows.map(({ id, sealed_letter: sealed }) => ({
-      name: id,
-      place: placeOfLetter(id),
-      sealed,
-    }))
-  },
-
-  async replaceSealed(db, row, sealed) {
-    await db.query(sql`
-      update mails set sealed_letter = ${sealed} where id = ${row.name} and sealed_letter = ${row.sealed}`)
-  },
-}
+  column: 'sealed_letter',
+  key: ['id'],
+  isUuid: true,
+  placeOf: placeOfLetter,
+})

@@ -4,7 +4,7 @@ import { type Db, type Pool, many, prepared, sql, tx } from '../lib/sql.ts'
 import { type Now, addSeconds } from '../lib/time.ts'
 import type { Reply } from './batch-writer.ts'
 import { deleteOldClaims, giveKeyBack, takeKey } from './claim-store.ts'
-import type { SealedTable } from './sealing/rewrap.ts'
+import { sealedColumn } from './sealing/column-sql.ts'
 import type { SealedPlace, Sealing } from './sealing/sealing.ts'
 import { deleteInBatches } from './upkeep.ts'
 
@@ -273,47 +273,13 @@ async function insert(db: Db, rows: readonly NewReply[], at: Date): Promise<void
  * The stored replies, for re-encryption under another key-encryption key. A row's name is its scope
  * and key.
  */
-export const sealedReplies: SealedTable = {
+export const sealedReplies = sealedColumn({
   table: 'idempotency_keys',
-
-  countByHead: (db) =>
-    many<{ head: string; count: number }>(
-      db,
-      sql`
-      select case when get_byte(sealed_reply, 0) = 1 then encode(substring(sealed_reply for 7), 'hex') else '' end as head,
-             count(*)::integer as count
-      from idempotency_keys where sealed_reply is not null group by 1`,
-    ),
-
-  async rowsToRewrap(db, { head, after, limit }) {
-    const [scope, key] = nameParts(after)
-    const rows = await many<{ scope: string; key: string; sealed: Buffer }>(
-      db,
-      sql`
-      select scope, key, sealed_reply as sealed from idempotency_keys
-      where (scope, key) > (${scope}, ${key}) and sealed_reply is not null and substring(sealed_reply for 7) <> ${head}
-      order by scope, key limit ${limit}`,
-    )
-    return rows.map((row) => ({
-      name: `${row.scope} ${row.key}`,
-      place: placeOf(row.scope, row.key),
-      sealed: row.sealed,
-    }))
-  },
-
-  async replaceSealed(db, row, sealed) {
-    const [scope, key] = nameParts(row.name)
-    await db.query(sql`
-      update idempotency_keys set sealed_reply = ${sealed}
-      where scope = ${scope} and key = ${key} and sealed_reply = ${row.sealed}`)
-  },
-}
-
-// Neither part holds a space.
-function nameParts(name: string): [scope: string, key: string] {
-  const [scope = '', key = ''] = name.split(' ')
-  return [scope, key]
-}
+  column: 'sealed_reply',
+  // Neither part holds a space.
+  key: ['scope', 'key'],
+  placeOf,
+})
 
 /**
  * Erases at most `limit` replies with secrets. Returns their number. The rows stay, so that no

@@ -1,6 +1,6 @@
 import { type Db, many, sql } from '../lib/sql.ts'
 import { type SealedPlace, type Sealing, SealError } from './sealing/sealing.ts'
-import type { SealedTable } from './sealing/rewrap.ts'
+import { sealedColumn } from './sealing/column-sql.ts'
 
 /** Writes `restored_peppers`: peppers that came with a backup of another deployment. */
 
@@ -41,33 +41,9 @@ export async function insertRestoredPepper(
 }
 
 /** The peppers of restored backups, for re-encryption under a new key-encryption key. */
-export const sealedPeppers: SealedTable = {
+export const sealedPeppers = sealedColumn({
   table: 'restored_peppers',
-
-  countByHead: (db) =>
-    many<{ head: string; count: number }>(
-      db,
-      sql`
-      select encode(substring(sealed_pepper for 7), 'hex') as head, count(*)::integer as count
-      from restored_peppers
-      group by 1`,
-    ),
-
-  async rowsToRewrap(db, { head, after, limit }) {
-    const rows = await many<{ id: string; sealed: Buffer }>(
-      db,
-      sql`
-      select id, sealed_pepper as sealed
-      from restored_peppers
-      where id > ${after} and substring(sealed_pepper for 7) <> ${head}
-      order by id
-      limit ${limit}`,
-    )
-    return rows.map(({ id, sealed }) => ({ name: id, place: placeOf(id), sealed }))
-  },
-
-  async replaceSealed(db, row, sealed) {
-    await db.query(sql`
-      update restored_peppers set sealed_pepper = ${sealed} where id = ${row.name} and sealed_pepper = ${row.sealed}`)
-  },
-}
+  column: 'sealed_pepper',
+  key: ['id'],
+  placeOf,
+})

@@ -1,6 +1,6 @@
 import { type Db, many, sql } from '../lib/sql.ts'
 import type { AppId } from '../shared/ids.ts'
-import type { SealedTable } from '../shared/sealing/rewrap.ts'
+import { sealedColumn } from '../shared/sealing/column-sql.ts'
 import type { SealedPlace } from '../shared/sealing/sealing.ts'
 import type { EndpointKey } from './endpoint-store.ts'
 
@@ -66,36 +66,10 @@ export const placeOfSecret = (id: string): SealedPlace => ({
 })
 
 /** Signing secrets, for re-encryption under a new key-encryption key. */
-export const sealedWebhookSecrets: SealedTable = {
+export const sealedWebhookSecrets = sealedColumn({
   table: 'webhook_secrets',
-
-  countByHead: (db) =>
-    many<{ head: string; count: number }>(
-      db,
-      sql`
-      select encode(substring(sealed_secret for 7), 'hex') as head, count(*)::integer as count
-      from webhook_secrets group by 1`,
-    ),
-
-  async rowsToRewrap(db, { head, after, limit }) {
-    const rows = await many<{ id: string; sealed_secret: Buffer }>(
-      db,
-      sql`
-      select id, sealed_secret
-      from webhook_secrets
-      where id::text > ${after} and substring(sealed_secret for 7) <> ${head}
-      order by id::text
-      limit ${limit}`,
-    )
-    return rows.map(({ id, sealed_secret: sealed }) => ({
-      name: id,
-      place: placeOfSecret(id),
-      sealed,
-    }))
-  },
-
-  async replaceSealed(db, row, sealed) {
-    await db.query(sql`
-      update webhook_secrets set sealed_secret = ${sealed} where id = ${row.name} and sealed_secret = ${row.sealed}`)
-  },
-}
+  column: 'sealed_secret',
+  key: ['id'],
+  isUuid: true,
+  placeOf: placeOfSecret,
+})

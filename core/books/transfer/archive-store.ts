@@ -1,6 +1,7 @@
 import type { AppId } from '../../shared/ids.ts'
 import type { UsdAttos } from '../../lib/money.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import { partitionOf } from '../../shared/database/ticket-months.ts'
 
 /** Writes `ticket_archives` and `archived_charges`: months with tickets in files. */
 
@@ -227,19 +228,17 @@ export async function monthSums(
   }))
 }
 
-const monthName = /^\d{4}-\d{2}$/
-
 /**
  * Locks a month against readers and writers until the transaction ends. Arriving tickets of the
  * month wait.
  */
 export async function lockMonth(db: Db, month: string): Promise<void> {
-  if (!monthName.test(month)) throw new Error(`not a month: ${month}`)
+  const partition = partitionOf(month)
   // Readers of all months would queue behind this lock, so it gives up after 2 s; the next round is
   // in an hour.
   await db.query(sql`set local lock_timeout = '2s'`)
   await db.query(sql`select pg_advisory_xact_lock(hashtext('tollgate.archive'))`)
-  await db.query(`lock table tickets_${month.replace('-', '_')} in access exclusive mode`)
+  await db.query(`lock table ${partition} in access exclusive mode`)
 }
 
 /** Returns the number of an app's next file for a month. */

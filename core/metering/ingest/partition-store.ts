@@ -1,5 +1,6 @@
 import { type Db, type Pool, many, sql, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
+import { partitionOf } from '../../shared/database/ticket-months.ts'
 
 /**
  * Tickets are partitioned by the month of signing; a partition is created before its first ticket
@@ -40,8 +41,6 @@ export type Partitions = ReturnType<typeof createPartitions>
 /** Returns the month of a time in milliseconds, such as `2026-11`. */
 const monthOf = (ms: number): string => new Date(ms).toISOString().slice(0, 7)
 
-const monthName = /^\d{4}-\d{2}$/
-
 /** Returns the months that have a partition. */
 async function readMonths(pool: Pool): Promise<string[]> {
   const rows = await many<{ name: string }>(
@@ -65,8 +64,7 @@ const createMonth = (pool: Pool, month: string): Promise<void> =>
  * readers and writers. `db` must be a transaction.
  */
 export async function createPartition(db: Db, month: string): Promise<void> {
-  if (!monthName.test(month)) throw new Error(`not a month: ${month}`)
-  const name = `tickets_${month.replace('-', '_')}`
+  const name = partitionOf(month)
   const start = `${month}-01T00:00:00Z`
   const end = new Date(Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5)), 1)).toISOString()
   await db.query(sql`select pg_advisory_xact_lock(hashtext('tollgate.ticket_months'))`)

@@ -3,6 +3,7 @@ import { type Db, many, sql } from '../../lib/sql.ts'
 import type { AppId, UserId } from '../../shared/ids.ts'
 import { ticketColumns } from '../batch/ticket-row.ts'
 import type { Prices, PricedTicket } from '../batch/tariff.ts'
+import { partitionOf } from '../../shared/database/ticket-months.ts'
 
 /**
  * Writes `envelopes` and `tickets`. Every statement writes many rows in key order, so that
@@ -176,13 +177,10 @@ export async function restoreTickets(
   }))
 }
 
-const monthName = /^\d{4}-\d{2}$/
-
 /**
  * Removes a month's tickets (`YYYY-MM`). Keeps the empty partition: a truncate locks only that
  * month, and a late ticket still finds its partition.
  */
 export async function truncateMonth(db: Db, month: string): Promise<void> {
-  if (!monthName.test(month)) throw new Error(`not a month: ${month}`)
-  await db.query(`truncate tickets_${month.replace('-', '_')}`)
+  await db.query(`truncate ${partitionOf(month)}`)
 }

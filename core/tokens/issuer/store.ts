@@ -1,5 +1,5 @@
 import { type Db, many, sql } from '../../lib/sql.ts'
-import type { SealedTable } from '../../shared/sealing/rewrap.ts'
+import { sealedColumn } from '../../shared/sealing/column-sql.ts'
 import type { SealedPlace } from '../../shared/sealing/sealing.ts'
 import { audit } from '../../shared/audit.ts'
 import type { SigningAlgorithm } from '../types.ts'
@@ -126,34 +126,9 @@ export const placeOfKey = (kid: string): SealedPlace => ({
 })
 
 /** Private signing keys, for re-encryption under a new key-encryption key. */
-export const sealedSigningKeys: SealedTable = {
+export const sealedSigningKeys = sealedColumn({
   table: 'signing_keys',
-
-  countByHead: (db) =>
-    many<{ head: string; count: number }>(
-      db,
-      sql`
-      select case when get_byte(sealed_private, 0) = 1 then encode(substring(sealed_private for 7), 'hex') else '' end as head,
-             count(*)::integer as count
-      from signing_keys group by 1`,
-    ),
-
-  async rowsToRewrap(db, { head, after, limit }) {
-    const rows = await many<{ kid: string; sealed_private: Buffer }>(
-      db,
-      sql`
-      select kid, sealed_private from signing_keys
-      where kid > ${after} and substring(sealed_private for 7) <> ${head} order by kid limit ${limit}`,
-    )
-    return rows.map(({ kid, sealed_private: sealed }) => ({
-      name: kid,
-      place: placeOfKey(kid),
-      sealed,
-    }))
-  },
-
-  async replaceSealed(db, row, sealed) {
-    await db.query(sql`
-      update signing_keys set sealed_private = ${sealed} where kid = ${row.name} and sealed_private = ${row.sealed}`)
-  },
-}
+  column: 'sealed_private',
+  key: ['kid'],
+  placeOf: placeOfKey,
+})
