@@ -189,5 +189,7 @@ describe.runIf(executablePath)('webhooks in the dashboard', () => {
     await page.getByText('This cannot be undone.').waitFor()
     await confirmTyped(page, 'Delete')
     await page.getByText('No endpoint receives events yet.').waitFor()
+    // The view may read its deliveries once more before it is left.
+    forgive(/404/)
   }
 })

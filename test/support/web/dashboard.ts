@@ -36,7 +36,7 @@ type ContextOptions = Parameters<Browser['newContext']>[0]
 export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) {
   let running: TestService
   let browser: Browser
-  let complaints: string[] = []
+  let complaints: { readonly text: string; readonly at: string }[] = []
   const forgiven: RegExp[] = []
   const contexts: BrowserContext[] = []
   const quickstart = () => running.service.quickstart
@@ -53,26 +53,48 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
   afterEach(async () => {
     await Promise.all(contexts.splice(0).map((context) => context.close()))
     const patterns = forgiven.splice(0)
-    const found = complaints.filter((line) => !patterns.some((pattern) => pattern.test(line)))
+    const found = complaints.filter(({ text }) => !patterns.some((pattern) => pattern.test(text)))
     complaints = []
-    if (found.length > 0) throw new Error(`the browser complained: ${found.join('; ')}`)
+    if (found.length === 0) return
+    const lines = found.map(({ text, at }) => `${text} (${at})`)
+    throw new Error(`the browser complained: ${lines.join('; ')}`)
   })
 
-  /** Opens a page in a browser of its own, whose complaints are collected. */
-  async function open(path: string, options: ContextOptions = {}): Promise<Page> {
+  /** The cookies of the owner's session, which later browsers of the file begin with. */
+  let session: Awaited<ReturnType<BrowserContext['cookies']>> = []
+
+  /** Opens a page in a browser of its own, whose complaints are collected. `cookies` are its first. */
+  async function open(
+    path: string,
+    options: ContextOptions = {},
+    cookies: typeof session = [],
+  ): Promise<Page> {
     const context = await browser.newContext(options)
     contexts.push(context)
+    if (cookies.length > 0) await context.addCookies(cookies)
     const page = await context.newPage()
     page.setDefaultTimeout(waitMs)
     page.on('console', (message) => {
-      if (message.type() === 'error') complaints.push(message.text())
+      if (message.type() === 'error')
+        complaints.push({ text: message.text(), at: message.location().url })
     })
-    page.on('pageerror', ({ message }) => complaints.push(message))
+    page.on('pageerror', ({ message }) => complaints.push({ text: message, at: page.url() }))
     page.on('dialog', (dialog) => {
-      complaints.push(`dialog: ${dialog.message()}`)
+      complaints.push({ text: `dialog: ${dialog.message()}`, at: page.url() })
       void dialog.dismiss()
     })
     await page.goto(quickstart().platformUrl + path)
+    return page
+  }
+
+  /** Opens a view as the app's owner, and logs in unless an earlier session goes on. */
+  async function openAsOwner(path: string, options: ContextOptions): Promise<Page> {
+    const page = await open(path, options, session)
+    if (new URL(page.url()).pathname === '/login') {
+      await logIn(page)
+      session = await page.context().cookies()
+    }
+    await page.locator('main h1').waitFor()
     return page
   }
 
@@ -93,11 +115,8 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
     open,
     logIn,
     /** Opens a view as the app's owner, who is also a platform admin. */
-    owner: async (view = '', options: ContextOptions = {}): Promise<Page> => {
-      const page = await open(`/app${view}`, options)
-      await logIn(page)
-      return page
-    },
+    owner: (view = '', options: ContextOptions = {}): Promise<Page> =>
+      openAsOwner(`/app${view}`, options),
     /** Opens a view and waits until it has all its data. */
     show: async (page: Page, view: string): Promise<void> => {
       await page.goto(`${quickstart().platformUrl}/app${view}`)
