@@ -1,6 +1,6 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { Scope } from '../../proto/scopes.ts'
-import { type M2mCaller, type MemberCaller, subjectOf, toActor } from '../rpc/callers.ts'
+import { type M2mCaller, type MemberCaller, requestedUser, toActor } from '../rpc/callers.ts'
 import { gatewayCaller, m2m, member, orMember, orSelf } from '../rpc/guards.ts'
 import { parseCursor, parseLimit } from '../shared/cursor.ts'
 import { parseIdempotencyKey } from '../shared/idempotency.ts'
@@ -46,14 +46,14 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
     createKeys: batchedRpc('tollgate.keys.v1.KeyService/CreateKey', client, create),
     listKeys: rpc(orSelf(orMember(client, 'read')), async (request: pb.ListKeysRequest, caller) => {
       const { items, nextCursor } = await keys.list(caller, {
-        externalUserId: subjectOf(caller, request),
+        externalUserId: requestedUser(caller, request),
         after: parseCursor(request.cursor),
         limit: parseLimit(request.limit),
       })
       return { keys: items.map(render), nextCursor }
     }),
     revokeKey: rpc(orSelf(writer), async (request: pb.RevokeKeyRequest, caller, context) => {
-      const key = { keyId: request.keyId, externalUserId: subjectOf(caller, request) }
+      const key = { keyId: request.keyId, externalUserId: requestedUser(caller, request) }
       return toRevocation(await keys.revoke(caller, key, toActor(caller, context)))
     }),
     createAppKey: rpc(member('edit'), async (request: pb.CreateAppKeyRequest, caller, context) =>

@@ -31,7 +31,7 @@ export async function listen(
   const port = typeof address === 'object' && address ? address.port : at.port
   return {
     port,
-    url: urlOf(server, at.host, port),
+    url: formatServerUrl(server, at.host, port),
     stop: (graceMs) => stopServer(server, graceMs),
   }
 }
@@ -56,7 +56,7 @@ export function listenError(
 }
 
 /** The URL of a listening server. */
-export const urlOf = (server: Server, host: string, port: number): string =>
+export const formatServerUrl = (server: Server, host: string, port: number): string =>
   `${server instanceof TlsServer ? 'https' : 'http'}://${hostForUrl(host)}:${port}`
 
 export const hostForUrl = (host: string): string =>

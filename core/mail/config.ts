@@ -101,7 +101,7 @@ function readSender(env: EnvReader): Sender {
 export type MailDelivery = 'smtp' | 'page' | 'none'
 
 /** How mails reach people with these settings. */
-export const deliveryOf = ({ server, hasPage }: MailConfig): MailDelivery => {
+export const chooseDelivery = ({ server, hasPage }: MailConfig): MailDelivery => {
   if (currentValue(server) !== null) return 'smtp'
   return hasPage ? 'page' : 'none'
 }

@@ -45,7 +45,7 @@ const bounds: readonly Bound[] = [
   { kinds: notices, max: 20, seconds: day },
 ]
 
-export const boundOf = (kind: MailKind): Bound =>
+export const findBound = (kind: MailKind): Bound =>
   bounds.find(({ kinds }) => kinds.includes(kind)) ?? { kinds: [kind], max: 10, seconds: day }
 
 /** Core gives up after this time, unless the content is out of date sooner. */

@@ -5,8 +5,8 @@ import { enqueue } from '../shared/outbox/outbox.ts'
 import type { NewEntry } from '../shared/outbox/types.ts'
 import type { Shared } from '../shared/shared.ts'
 import { deleteInBatches } from '../shared/upkeep.ts'
-import { type MailConfig, type MailDelivery, deliveryOf } from './config.ts'
-import { boundOf, keptSeconds, lifetimeSeconds } from './kinds.ts'
+import { type MailConfig, type MailDelivery, chooseDelivery } from './config.ts'
+import { findBound, keptSeconds, lifetimeSeconds } from './kinds.ts'
 import {
   type Letter,
   packLetter,
@@ -48,7 +48,7 @@ const shownMax = 100
 
 /** Mails to people (docs/mail.md). */
 export function createMails({ pool, log, now, sealing, config, publicUrl, meters }: MailsDeps) {
-  const delivery = (): MailDelivery => deliveryOf(config)
+  const delivery = (): MailDelivery => chooseDelivery(config)
 
   /**
    * Writes the mail in the caller's transaction, so that it is sent only if its cause commits.
@@ -64,7 +64,7 @@ export function createMails({ pool, log, now, sealing, config, publicUrl, meters
     const { email, content } = mail
     const { kind } = content
     const at = now()
-    const { kinds, max, seconds } = boundOf(kind)
+    const { kinds, max, seconds } = findBound(kind)
     const since = addSeconds(at, -seconds)
     const id = uuidV7(at.getTime())
     const once = mail.once ?? id

@@ -194,7 +194,7 @@ export function callerName(caller: AuditedCaller): string {
 }
 
 /** The end user that a request is about: the caller itself, or the user that the request names. */
-export const subjectOf = <Request extends { readonly externalUserId?: string | undefined }>(
+export const requestedUser = <Request extends { readonly externalUserId?: string | undefined }>(
   caller: Caller,
   request: Request,
 ): Request['externalUserId'] | ExternalUserId =>

@@ -11,7 +11,7 @@ import * as deliveryStore from './delivery-store.ts'
 import { disable } from './deliverer.ts'
 import * as store from './endpoint-store.ts'
 import { type EndpointEditor, noSuchEndpoint } from './endpoints.ts'
-import { bodyOf, deliveryOf } from './fan-out.ts'
+import { renderBody, createDelivery } from './fan-out.ts'
 import type { WebhookMetrics } from './metrics.ts'
 import { backlogMax, deliveryMs, failuresMax, keptMs } from './schedule.ts'
 
@@ -48,8 +48,8 @@ export function createDeliveries({ pool, now, log, meters, onDue }: DeliveriesDe
       const endpoint = await lockActive(db, editor.appId, id)
       const at = now()
       const event = { id: newEventId(at), type: pingType, timestamp: at.toISOString() }
-      const body = bodyOf({ ...event, data: { endpointId: id } }, new Map())
-      const row = deliveryOf(event, { endpoint, body, at })
+      const body = renderBody({ ...event, data: { endpointId: id } }, new Map())
+      const row = createDelivery(event, { endpoint, body, at })
       await deliveryStore.insertDeliveries(db, [row])
       await store.rush(db, endpoint, at)
       await note(db, editor, {

@@ -59,11 +59,11 @@ export function createFanOut({ pool, now, onDeliveries }: FanOutDeps): Destinati
     const rows: NewDelivery[] = []
     const receivers = new Set<Endpoint>()
     for (const event of events) {
-      const body = bodyOf(event, names)
+      const body = renderBody(event, names)
       for (const endpoint of endpoints.get(event.appId) ?? []) {
         if (!receives(endpoint, event.type)) continue
         receivers.add(endpoint)
-        rows.push(deliveryOf(event, { endpoint, body, at }))
+        rows.push(createDelivery(event, { endpoint, body, at }))
       }
     }
     await insertDeliveries(db, rows)
@@ -86,7 +86,7 @@ const receives = ({ eventTypes }: Endpoint, type: string): boolean =>
   eventTypes.length === 0 || eventTypes.includes(type)
 
 /** Builds the delivery of an event to an endpoint. */
-export const deliveryOf = (
+export const createDelivery = (
   event: Pick<QueuedEvent, 'id' | 'type'>,
   { endpoint, body, at }: { endpoint: Pick<Endpoint, 'appId' | 'id'>; body: string; at: Date },
 ): NewDelivery => ({
@@ -100,7 +100,7 @@ export const deliveryOf = (
 })
 
 /** The body of each delivery of an event: `{ type, timestamp, data }`. */
-export function bodyOf(
+export function renderBody(
   { type, timestamp, userId, data }: Pick<QueuedEvent, 'type' | 'timestamp' | 'userId' | 'data'>,
   names: ReadonlyMap<string, string>,
 ): string {

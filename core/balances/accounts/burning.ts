@@ -104,7 +104,7 @@ export const bySigning = (a: BurntTicket, b: BurntTicket): number =>
  * Returns the charge of one user's tickets, booked when the last of them was signed. For replays and
  * simulations, which store nothing.
  */
-export function chargeOf(
+export function createCharge(
   { appId, userId }: UserKey,
   tickets: readonly BurntTicket[],
   id = '',

@@ -46,7 +46,10 @@ export function watchCollections<Store extends LockingStore>(
 
   async function saveAccounts(db: Db, accounts: readonly Account[], at: Date): Promise<void> {
     const due = accounts.flatMap((account) =>
-      dueOf(account, { before: before.get(account) ?? null, at: toAppTime(account, at) }),
+      findDueCollections(account, {
+        before: before.get(account) ?? null,
+        at: toAppTime(account, at),
+      }),
     )
     await store.saveAccounts(db, accounts, at)
     for (const account of accounts) before.set(account, account.collecting)
@@ -57,7 +60,7 @@ export function watchCollections<Store extends LockingStore>(
 }
 
 /** Returns the collections that a changed account needs. `at` is the time of its app. */
-export function dueOf(
+export function findDueCollections(
   account: Account,
   { before, at }: { readonly before: Collecting | null; readonly at: Date },
 ): DueCollection[] {

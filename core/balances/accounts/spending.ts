@@ -31,11 +31,11 @@ export interface Spending {
 export function spendingAt(account: Spender, at: Date): Spending {
   const { credits, lent, pending } = account
   const canSpend = spendableAt(credits, at) + creditLine(account) > lent + pending
-  return { canSpend, refusal: canSpend ? null : refusalOf(account) }
+  return { canSpend, refusal: canSpend ? null : explainRefusal(account) }
 }
 
 /** Returns the reason why an account cannot pay for a call that exceeds its free money. */
-export function refusalOf({ ceiling, lacksCard }: Indebted): AccountRefusal {
+export function explainRefusal({ ceiling, lacksCard }: Indebted): AccountRefusal {
   if (ceiling > 0n) return 'debt_ceiling_reached'
   return lacksCard ? 'no_payment_method' : 'insufficient_balance'
 }

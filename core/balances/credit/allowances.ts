@@ -25,7 +25,13 @@ import type { EmitCredits } from '../../metering/backend/emit.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import type { Shared } from '../../shared/shared.ts'
 import type { CreditQuota } from './quota.ts'
-import { createBalances, figuresOf, keyOf, lifetimeGranted, renderSpending } from './balances.ts'
+import {
+  createBalances,
+  computeFigures,
+  toUserKey,
+  lifetimeGranted,
+  renderSpending,
+} from './balances.ts'
 
 /** A billion dollars: far above any allowance, far below the column's limit. */
 const amountMax = 10n ** 15n
@@ -104,7 +110,7 @@ export function createAllowances({
 
   async function detail(user: User) {
     const at = now()
-    const account = await readAccount(keyOf(user))
+    const account = await readAccount(toUserKey(user))
     const state = { at: toAppTime(account, at), spending: await spending(account) }
     return renderAllowance(user, account, state)
   }
@@ -158,7 +164,7 @@ export function createAllowances({
 
   async function creditAll(db: Db, requests: readonly NewGrant[]): Promise<GrantReply[]> {
     const at = now()
-    const keys = new Map(requests.map(({ user }) => [user.id, keyOf(user)]))
+    const keys = new Map(requests.map(({ user }) => [user.id, toUserKey(user)]))
     const locked = await ledger.lock(db, [...keys.values()], at)
     const accounts = new Map(locked.map((account) => [account.userId, account]))
     const spendingOf = await ledger.spendingIn(
@@ -182,7 +188,7 @@ export function createAllowances({
     await emitCredits?.(
       db,
       requests.map(({ user, amount, source, featureKey }, i) => ({
-        ...keyOf(user),
+        ...toUserKey(user),
         externalUserId: user.externalUserId,
         id: replies[i]?.grant.id ?? '',
         amountMicros: amount,
@@ -224,7 +230,7 @@ function renderAllowance(
   { at, spending }: { readonly at: Date; readonly spending: Spending },
 ) {
   const active = activeAt(account.credits, at)
-  const { balance, remaining, featureBalances } = figuresOf(account, at)
+  const { balance, remaining, featureBalances } = computeFigures(account, at)
   return {
     externalUserId: user.externalUserId,
     balanceUsdMicros: balance.toString(),

@@ -47,7 +47,7 @@ export function createBalances({
   }
 
   async function balanceNow(user: User, at: Date) {
-    const key = keyOf(user)
+    const key = toUserKey(user)
     const [figures, unpriced] = await Promise.all([balanceOf(key, at), countUnpriced(key)])
     return {
       externalUserId: user.externalUserId,
@@ -88,7 +88,7 @@ export function createBalances({
     const real = now()
     const present = await clocks.timeOf(pool, user.appId, real)
     if (at > present) throw new DomainError('REQUEST_INVALID', 'asOf must not be in the future')
-    const of = { ...keyOf(user), at }
+    const of = { ...toUserKey(user), at }
     const since = await store.userSince(pool, of)
     if (!since || since > at)
       throw new DomainError('NOT_FOUND', 'the user did not exist at that time')
@@ -121,7 +121,7 @@ export function createBalances({
 }
 
 function renderBalance(account: Account, at: Date, spending: Spending) {
-  const { balance, remaining, featureBalances } = figuresOf(account, at)
+  const { balance, remaining, featureBalances } = computeFigures(account, at)
   return {
     balanceUsdMicros: balance.toString(),
     remainingUsdMicros: remaining.toString(),
@@ -138,7 +138,7 @@ export const renderSpending = ({ canSpend, refusal }: Spending) => ({
   spendRefusal: refusal ?? '',
 })
 
-export const keyOf = (user: User): UserKey => ({
+export const toUserKey = (user: User): UserKey => ({
   appId: user.appId,
   userId: user.id,
 })
@@ -155,7 +155,7 @@ export function lifetimeGranted(account: Account, at: Date): UsdMicros {
  * Returns the money that pays for any call, its unheld part, and the money bound to features
  * (decisions 34, 45, 57).
  */
-export const figuresOf = (account: Account, at: Date) => ({
+export const computeFigures = (account: Account, at: Date) => ({
   balance: microsDown(spendableAt(account.credits, at)),
   remaining: microsDown(unheldAt(account, at)),
   featureBalances: boundAt(account.credits, at).map(({ featureKey, remaining }) => ({

@@ -92,7 +92,7 @@ export function createLocking({ store, accounts, losses, soldRates, exposures }:
     calls: readonly UserKey[],
     { at, hasLeases = () => true, isNextNeeded = false }: LockOptions,
   ) {
-    const locked = await accounts.lock(db, usersOf(calls), at)
+    const locked = await accounts.lock(db, listUsers(calls), at)
     const byUser = new Map(locked.map((account) => [account.userId, account]))
     const before = new Map(locked.map((account) => [account, holdsOf(account)]))
     const leases = createLeases(await store.findLeases(db, locked.filter(hasLeases)))
@@ -169,7 +169,7 @@ export function createLocking({ store, accounts, losses, soldRates, exposures }:
 
 export type Locking = ReturnType<typeof createLocking>
 
-export const usersOf = (calls: readonly UserKey[]): UserKey[] => [
+export const listUsers = (calls: readonly UserKey[]): UserKey[] => [
   ...new Map(calls.map((call) => [call.userId, call])).values(),
 ]
 

@@ -5,7 +5,7 @@ import type { AppId, UserId, UserKey } from '../../shared/ids.ts'
 import { type Account, toAppTime } from '../accounts/account.ts'
 import type { Accounts } from '../accounts/accounts.ts'
 import { uncommittedAt } from '../accounts/credits.ts'
-import { type AccountRefusal, type Spending, refusalOf } from '../accounts/spending.ts'
+import { type AccountRefusal, type Spending, explainRefusal } from '../accounts/spending.ts'
 import type * as exposureStore from './store.ts'
 import { type OwnerHolds, type Payer, leastRatio } from './store.ts'
 
@@ -313,7 +313,7 @@ function createCounts({ store, accounts, horizonSeconds }: ExposuresDeps) {
         if (!of) return []
         const money = moneyOf(account, { at, until, next: next.get(account.userId) ?? 0n })
         const { owner, held, isCounted = false } = of
-        return [[owner.userId, { owner, money, held, isCounted, refusal: refusalOf(account) }]]
+        return [[owner.userId, { owner, money, held, isCounted, refusal: explainRefusal(account) }]]
       }),
     )
   }

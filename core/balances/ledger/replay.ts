@@ -2,7 +2,7 @@ import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import { lateMs } from '../../shared/late-tickets.ts'
 import { type Account, type EnteredPeriod, endIncluded, newAccount } from '../accounts/account.ts'
 import { adjust } from '../accounts/adjusting.ts'
-import { burn, burnForOwner, chargeOf } from '../accounts/burning.ts'
+import { burn, burnForOwner, createCharge } from '../accounts/burning.ts'
 import {
   type CreditDebit,
   adjustmentFacts,
@@ -165,7 +165,7 @@ export function createReplay(facts: AccountFacts) {
     // The check of charges reports a charge without tickets.
     if (isArchived || tickets.length === 0) return apply(account, entry.draws, compare)
     const before = remainingOf(account)
-    burn(account, { ...chargeOf(account, tickets, entry.causeId), at: entry.createdAt })
+    burn(account, { ...createCharge(account, tickets, entry.causeId), at: entry.createdAt })
     return [
       ...settle(account, { entry, before }, compare),
       ...(entry.ticketsHash === null ? [] : compare('tickets_hash', entry.ticketsHash, hash)),

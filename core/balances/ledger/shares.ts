@@ -2,7 +2,7 @@ import { usdAttos } from '../../lib/money.ts'
 import type { TicketCharge } from '../../metering/ingest/charges.ts'
 import { newAccount } from '../accounts/account.ts'
 import type { Credit } from '../accounts/credits.ts'
-import { burn, bySigning, chargeOf } from '../accounts/burning.ts'
+import { burn, bySigning, createCharge } from '../accounts/burning.ts'
 import type { UserKey } from '../../shared/ids.ts'
 import type { CreditDebit } from '../accounts/chain.ts'
 
@@ -39,7 +39,7 @@ export function shareCharge(charge: SharedCharge): TicketShare[] | null {
     })),
   })
   for (const ticket of tickets.toSorted(bySigning))
-    burn(account, chargeOf(account, [ticket], ticket.eventId))
+    burn(account, createCharge(account, [ticket], ticket.eventId))
   const isWhole =
     drawn.size === credits.length &&
     account.credits.every(({ remaining }) => remaining === 0n) &&

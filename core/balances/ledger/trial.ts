@@ -3,7 +3,7 @@ import type { Period } from '../../lib/time.ts'
 import type { UserKey } from '../../shared/ids.ts'
 import { type Account, addCredit, enterPeriod, expire, newAccount } from '../accounts/account.ts'
 import type { Credit } from '../accounts/credits.ts'
-import { type BurntTicket, burn, chargeOf } from '../accounts/burning.ts'
+import { type BurntTicket, burn, createCharge } from '../accounts/burning.ts'
 
 /**
  * Simulates an account without storing it, with the arithmetic of the real one (docs/whatif.md).
@@ -72,7 +72,7 @@ export function simulateLedger({ appId, userId, credits }: TrialStart) {
     if (tickets.length === 0) return
     const before = ranOutAt === null ? account.credits.map((credit) => ({ ...credit })) : null
     const overage = account.overage
-    burn(account, chargeOf(account, tickets))
+    burn(account, createCharge(account, tickets))
     if (before && account.overage > overage)
       ranOutAt = firstUncovered(newAccount({ appId, userId, credits: before }), tickets)
     forget()
@@ -105,7 +105,7 @@ export type Trial = ReturnType<SimulateLedger>
 /** Burns tickets one by one. Returns when the first uncovered ticket was signed. */
 function firstUncovered(account: Account, tickets: readonly BurntTicket[]): Date | null {
   for (const ticket of tickets) {
-    burn(account, chargeOf(account, [ticket]))
+    burn(account, createCharge(account, [ticket]))
     account.entries.length = 0
     if (account.overage > 0n) return ticket.signedAt
   }

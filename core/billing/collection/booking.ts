@@ -184,7 +184,7 @@ export const afterFault = ({ faults }: Pick<PayableCollection, 'faults'>, own: D
  * Returns the application fee of a payment to an app's own account: what the owner owes on no
  * invoice, at most the whole amount (docs/decisions/59.md).
  */
-export function feeOf(amount: UsdCents, uninvoiced: UsdAttos): UsdCents {
+export function computeFee(amount: UsdCents, uninvoiced: UsdAttos): UsdCents {
   const owed = uninvoiced / centsToAttos(usdCents(1n))
   return usdCents(owed < 0n ? 0n : owed < amount ? owed : amount)
 }

@@ -17,7 +17,7 @@ import { isPlatformApp } from '../store.ts'
 import { centsToAttos } from '../payments/amounts.ts'
 import { sumStartedFees } from './attempt-store.ts'
 import type { Attempts } from './attempts.ts'
-import { afterFault, feeOf } from './booking.ts'
+import { afterFault, computeFee } from './booking.ts'
 import * as store from './collection-store.ts'
 import type { PayableCollection, RequestedCollection } from './collection-store.ts'
 
@@ -173,7 +173,7 @@ function createPaying(
         purpose: 'invoice',
         subjectId: id,
         amount: total,
-        fee: feeOf(total, await owedByOwner(at, appId)),
+        fee: computeFee(total, await owedByOwner(at, appId)),
         description: `Invoice ${formatNumber('invoice', number)}`,
       })
       // Another charge of the user began since the claim: this one follows when that is decided.

@@ -24,7 +24,10 @@ interface InvoiceRef {
 }
 
 /** Returns the user of an invoice; null for an unknown invoice, and for a credit note. */
-export async function findUserOf(db: Db, { appId: app, id }: InvoiceRef): Promise<UserKey | null> {
+export async function findInvoicedUser(
+  db: Db,
+  { appId: app, id }: InvoiceRef,
+): Promise<UserKey | null> {
   const row = await maybeOne<{ user_id: string }>(
     db,
     sql`select user_id from invoices where app_id = ${app} and id = ${id} and kind = 'invoice'`,

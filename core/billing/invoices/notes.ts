@@ -11,7 +11,7 @@ import { centsToAttos, formatCents } from '../payments/amounts.ts'
 import type { OpenReturn } from '../payments/payment-store.ts'
 import { usdCents } from '../processor/port.ts'
 import { formatNumber } from './invoice.ts'
-import { type NotedInvoice, findNoted, findUserOf } from './note-store.ts'
+import { type NotedInvoice, findNoted, findInvoicedUser } from './note-store.ts'
 import { type CreditNote, type LockedInvoice, createNoteWriting } from './note-writing.ts'
 
 export interface NotesDeps extends Pick<Shared, 'pool' | 'idempotency' | 'invalidations' | 'now'> {
@@ -147,7 +147,7 @@ export function createNotes({
   ): Promise<string> {
     const at = now()
     // The account's lock comes before the invoice is read: payments of the invoice take it, too.
-    const user = isUuid(invoiceId) ? await findUserOf(db, { appId, id: invoiceId }) : null
+    const user = isUuid(invoiceId) ? await findInvoicedUser(db, { appId, id: invoiceId }) : null
     const [account] = user === null ? [] : await ledger.lock(db, [user], at)
     const invoice = account && (await findNoted(db, { appId, id: invoiceId }))
     if (!account || !invoice) throw noInvoice()

@@ -232,7 +232,7 @@ export async function readLines(
 }
 
 /** Returns the app of a document; null for an unknown one. */
-export async function findAppOf(db: Db, id: string): Promise<AppId | null> {
+export async function findInvoiceApp(db: Db, id: string): Promise<AppId | null> {
   const [row] = await many<{ app_id: string }>(
     db,
     sql`select app_id from invoices where id = ${id}`,

@@ -132,7 +132,7 @@ export function createInvoiceReads({
   /** Returns the document of a signed link with its lines. Throws NOT_FOUND for a forged one. */
   async function readHosted(token: string): Promise<ShownDocument> {
     const id = readLink(token, secrets)
-    const app = id === null ? null : await store.findAppOf(pool, id)
+    const app = id === null ? null : await store.findInvoiceApp(pool, id)
     if (id === null || app === null)
       throw new DomainError('NOT_FOUND', 'this link to an invoice is not valid')
     return read({ appId: app, account: null }, id)

@@ -12,7 +12,7 @@ import { minimumCents, sumLines } from '../invoices/invoice.ts'
 import { readPriceCredit } from '../invoices/price-lines.ts'
 import { centsDown, centsToAttos } from '../payments/amounts.ts'
 import { type StoredCheckout, findCheckout } from '../payments/checkout-store.ts'
-import { type Checkouts, uuidOf } from '../payments/checkouts.ts'
+import { type Checkouts, hashToUuid } from '../payments/checkouts.ts'
 import type { Customers, Payer } from '../payments/customers.ts'
 import type { FoundPayer, Payers } from '../payments/payers.ts'
 import type { Settling } from '../payments/settling.ts'
@@ -55,7 +55,7 @@ export function createOrders({ pool, quoteMove, booking, payers, paying, now }: 
     if (paying === null || !paying.processor.planes.includes(unplaced.plane)) throw notConnected()
     const payer = await payers.place(unplaced)
     const { key, user } = request
-    const id = key === undefined ? uuidV7(now().getTime()) : uuidOf(key)
+    const id = key === undefined ? uuidV7(now().getTime()) : hashToUuid(key)
     const earlier = key === undefined ? null : await store.findOrder(pool, { ...user, id })
     if (earlier) {
       requireSameOrder(earlier, { userId: user.userId, planId: request.plan.id })
@@ -73,7 +73,7 @@ export function createOrders({ pool, quoteMove, booking, payers, paying, now }: 
   /** Implements `PlanPayments.findResult`. */
   const findResult: PlanPayments['findResult'] = async ({ user, key, planId }) => {
     if (key === undefined) return null
-    const order = await store.findOrder(pool, { appId: user.appId, id: uuidOf(key) })
+    const order = await store.findOrder(pool, { appId: user.appId, id: hashToUuid(key) })
     if (order === null) return null
     requireSameOrder(order, { userId: user.userId, planId })
     return order.state === 'open' ? null : toChange(order)

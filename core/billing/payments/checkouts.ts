@@ -93,7 +93,7 @@ export function createCheckouts({ pool, processor, customers, publicUrl, now }: 
     return {
       appId: payer.appId,
       userId: payer.userId,
-      id: request.id ?? (name === null ? uuidV7(createdAt.getTime()) : uuidOf(name)),
+      id: request.id ?? (name === null ? uuidV7(createdAt.getTime()) : hashToUuid(name)),
       openedBy,
       purpose,
       amount,
@@ -210,7 +210,7 @@ function requireSame(stored: StoredCheckout, requested: StoredCheckout): void {
 }
 
 /** A UUID of a repeatable request, so that a repetition after a crash continues the same checkout. */
-export function uuidOf(name: string): string {
+export function hashToUuid(name: string): string {
   const bytes = createHash('sha256').update(name).digest().subarray(0, 16)
   bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x80, 6)
   bytes.writeUInt8((bytes.readUInt8(8) & 0x3f) | 0x80, 8)

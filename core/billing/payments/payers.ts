@@ -6,7 +6,7 @@ import {
   type M2mCaller,
   type MemberCaller,
   type SelfCaller,
-  subjectOf,
+  requestedUser,
 } from '../../rpc/callers.ts'
 import { type AppId, type UserKey, ownerAccountSubject } from '../../shared/ids.ts'
 import type { PaymentProcessor, Plane } from '../processor/port.ts'
@@ -99,7 +99,7 @@ export function createPayers({
    */
   async function findRequested(caller: PayerCaller, request: PayerRequest): Promise<FoundPayer> {
     if (request.payer !== undefined) return findOwner(caller, request)
-    const payer = await find(caller.appId, subjectOf(caller, request))
+    const payer = await find(caller.appId, requestedUser(caller, request))
     requireOwnPayer(caller, payer.user.externalUserId)
     return payer
   }

@@ -234,7 +234,7 @@ const openFromRow = (row: OpenReturnRow): OpenReturn => ({
 })
 
 /** Lists a payment's returns that the ledger has not taken, oldest first. */
-export async function listOpenReturnsOf(
+export async function listReturnsToBook(
   db: Db,
   { appId: app, id }: Pick<StoredPayment, 'appId' | 'id'>,
 ): Promise<OpenReturn[]> {

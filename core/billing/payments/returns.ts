@@ -71,7 +71,7 @@ export function createReturns(deps: ReturnsDeps) {
     const kinds = await recordNews(stored)
     if (kinds === null) return 'unknown'
     for (const kind of kinds) returns.inc({ kind })
-    for (const open of await store.listOpenReturnsOf(pool, stored)) await bookOne(open)
+    for (const open of await store.listReturnsToBook(pool, stored)) await bookOne(open)
     return kinds.length === 0 ? 'unchanged' : kinds.join(', ')
   }
 

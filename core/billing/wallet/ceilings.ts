@@ -102,7 +102,7 @@ export function createCeilings({ pool, ledger, findCards, invalidations, now }: 
   async function refreshWithin(db: Db, users: readonly UserKey[]): Promise<UserId[]> {
     const at = now()
     const locked = await ledger.lock(db, users, at)
-    const byUser = await findCeilings(db, await store.plansOf(db, locked))
+    const byUser = await findCeilings(db, await store.findUserPlans(db, locked))
     const recalled: UserId[] = []
     for (const account of locked) {
       const ceiling = byUser.get(account.userId) ?? noCeiling

@@ -99,7 +99,7 @@ export async function plansAfter(
 }
 
 /** Returns the plans that users are on. */
-export async function plansOf(db: Db, users: readonly UserKey[]): Promise<PlanOfUser[]> {
+export async function findUserPlans(db: Db, users: readonly UserKey[]): Promise<PlanOfUser[]> {
   const rows = await many<PlanRow>(
     db,
     sql`

@@ -1,6 +1,6 @@
 import { createHash, hash } from 'node:crypto'
 import { DamagedFile } from '../../lib/files/whole-file.ts'
-import { controlLine, controlOf, linesOf, writeCompressed } from './ticket-file.ts'
+import { controlLine, parseControl, readLines, writeCompressed } from './ticket-file.ts'
 
 /**
  * A books file: NDJSON, compressed by its file extension (.gz or .zst). The first line is the
@@ -83,8 +83,8 @@ export async function* readBooksFile(
 ): AsyncGenerator<BooksManifest | BooksChunk, BooksSums> {
   const whole = createHash('sha256')
   const file = createOpenFile()
-  for await (const line of linesOf(path, maxLineBytes)) {
-    const control = controlOf(line)
+  for await (const line of readLines(path, maxLineBytes)) {
+    const control = parseControl(line)
     const kind = control?.['kind']
     if (kind === 'end') return file.end(control ?? {}, whole.digest('hex'))
     if (kind !== 'chunk') whole.update(line)

@@ -93,8 +93,8 @@ export async function* readTicketFile(path: string): AsyncGenerator<Manifest | C
   const whole = createHash('sha256')
   const open = createOpenChunk()
   let [manifest, tickets, chunks] = [false, 0, 0]
-  for await (const line of linesOf(path)) {
-    const control = controlOf(line)
+  for await (const line of readLines(path)) {
+    const control = parseControl(line)
     if (!manifest) {
       manifest = true
       yield manifestOf(control)
@@ -160,7 +160,7 @@ export async function checkTicketFile(
 }
 
 /** Yields the lines of a compressed file. Throws DamagedFile if it cannot be decompressed. */
-export async function* linesOf(
+export async function* readLines(
   path: string,
   maxBytes: number = maxLineBytes,
 ): AsyncGenerator<Buffer> {
@@ -194,7 +194,7 @@ const isSystemError = (error: unknown): boolean => error instanceof Error && 'sy
 // Avoids parsing ticket lines, which are nearly all lines and begin differently.
 const controlStart = Buffer.from('{"kind":')
 
-export function controlOf(line: Buffer): Record<string, unknown> | null {
+export function parseControl(line: Buffer): Record<string, unknown> | null {
   if (!line.subarray(0, controlStart.length).equals(controlStart)) return null
   try {
     const value: Record<string, unknown> = JSON.parse(line.toString('utf8'))

@@ -11,7 +11,7 @@ import { type Db, many, sql } from '../../lib/sql.ts'
 import type { BillingCycle } from '../../lib/time.ts'
 import { type AppId, userId } from '../../shared/ids.ts'
 import type { UserRange } from '../types.ts'
-import { attos, dateOf, dateOrNull } from './replay-store.ts'
+import { attos, toDate, dateOrNull } from './replay-store.ts'
 
 /** Reads the facts from which ledgers are replayed. */
 
@@ -86,10 +86,10 @@ const creditFromRow = (row: CreditRow): Credit => ({
   amount: attos(row.amount_attos),
   remaining: attos(row.remaining_attos),
   priority: row.priority,
-  effectiveAt: dateOf(row.effective_ms),
+  effectiveAt: toDate(row.effective_ms),
   expiresAt: dateOrNull(row.expires_ms),
   expiredAt: dateOrNull(row.expired_ms),
-  createdAt: dateOf(row.created_ms),
+  createdAt: toDate(row.created_ms),
   state: 'stored',
 })
 
@@ -128,7 +128,7 @@ const adjustmentFromRow = (row: AdjustmentRow): StoredAdjustment => ({
   reason: row.reason,
   author: row.author,
   eventId: row.event_id,
-  at: dateOf(row.created_ms),
+  at: toDate(row.created_ms),
   held: attos(row.held_attos),
   creditId: row.credit_id ?? undefined,
   feature:
@@ -166,10 +166,10 @@ const periodRows = (db: Db, { appId, after, upTo }: UserRange): Promise<PeriodRo
   )
 
 const periodFromRow = (row: PeriodRow): EnteredPeriod => ({
-  start: dateOf(row.starts_ms),
-  end: dateOf(row.ends_ms),
-  countsFrom: dateOf(row.counts_from_ms),
-  enteredAt: dateOf(row.entered_ms),
+  start: toDate(row.starts_ms),
+  end: toDate(row.ends_ms),
+  countsFrom: toDate(row.counts_from_ms),
+  enteredAt: toDate(row.entered_ms),
   afterSeq: row.after_seq,
   terms: {
     planId: row.plan_id,
@@ -206,9 +206,9 @@ const endedSubscriptions = (db: Db, { appId, after, upTo }: UserRange): Promise<
 const endedFromRow = (row: EndedRow): HeldSubscription => ({
   id: row.id,
   planId: row.plan_id,
-  anchorAt: dateOf(row.anchor_ms),
-  createdAt: dateOf(row.created_ms),
-  endedAt: dateOf(row.ended_ms),
+  anchorAt: toDate(row.anchor_ms),
+  createdAt: toDate(row.created_ms),
+  endedAt: toDate(row.ended_ms),
   next: null,
 })
 
@@ -289,13 +289,13 @@ function subscriptionsFromRow(row: UserRow): HeldSubscription[] {
     {
       id,
       planId,
-      anchorAt: dateOf(anchor),
-      createdAt: dateOf(since),
+      anchorAt: toDate(anchor),
+      createdAt: toDate(since),
       endedAt: null,
       next:
         row.next_plan_id === null || row.next_ms === null
           ? null
-          : { planId: row.next_plan_id, at: dateOf(row.next_ms) },
+          : { planId: row.next_plan_id, at: toDate(row.next_ms) },
     },
   ]
 }
@@ -304,10 +304,10 @@ const balanceFromRow = (row: UserRow): StoredBalance | null =>
   row.start_ms === null
     ? null
     : {
-        periodStart: dateOf(row.start_ms),
-        periodEnd: dateOf(row.end_ms),
-        periodCountsFrom: dateOf(row.counts_from_ms),
+        periodStart: toDate(row.start_ms),
+        periodEnd: toDate(row.end_ms),
+        periodCountsFrom: toDate(row.counts_from_ms),
         periodConsumed: attos(row.period_consumed_attos),
-        bookedThrough: dateOf(row.booked_through_ms),
+        bookedThrough: toDate(row.booked_through_ms),
         head: row.head_hash,
       }

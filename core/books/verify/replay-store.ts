@@ -10,7 +10,7 @@ import type { UserRange } from '../types.ts'
 const pageSize = 4_000
 
 export const attos = (text: string): UsdAttos => usdAttos(BigInt(text))
-export const dateOf = (ms: number): Date => new Date(ms)
+export const toDate = (ms: number): Date => new Date(ms)
 export const dateOrNull = (ms: number | null): Date | null => (ms === null ? null : new Date(ms))
 
 /** Yields the rows of a cursor that the transaction has declared. */
@@ -59,7 +59,7 @@ interface EntryRow {
 }
 
 /** Yields all entries of users, by user and number. */
-export async function* entriesOf(
+export async function* readEntries(
   db: Db,
   { appId, after, upTo }: UserRange,
 ): AsyncGenerator<EntryOfUser> {
@@ -85,7 +85,7 @@ const entryFromRow = (row: EntryRow): StoredEntry => ({
   collected: attos(row.collected_attos),
   balanceAfter: attos(row.balance_after_attos),
   causeId: row.cause_id,
-  createdAt: dateOf(row.created_ms),
+  createdAt: toDate(row.created_ms),
   tickets: row.ticket_count,
   draws: drawsOf(row),
   periodAmount: attos(row.period_attos),
@@ -226,12 +226,12 @@ export async function ratesById(db: Db, ids: readonly bigint[]): Promise<Map<big
       row.id,
       {
         usdAttosPerEth: ethRate(BigInt(row.usd_attos_per_eth)),
-        observedAt: dateOf(row.observed_ms),
+        observedAt: toDate(row.observed_ms),
         source: row.source,
         next:
           row.next_micros === null || row.recorded_ms === null
             ? null
-            : { observedMicros: Number(row.next_micros), recordedAt: dateOf(row.recorded_ms) },
+            : { observedMicros: Number(row.next_micros), recordedAt: toDate(row.recorded_ms) },
       },
     ]),
   )

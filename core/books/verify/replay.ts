@@ -15,7 +15,7 @@ import {
   type RateInOrder,
   archivedCharges,
   chargedTickets,
-  entriesOf,
+  readEntries,
   ratesById,
 } from './replay-store.ts'
 import { readFacts } from './facts-store.ts'
@@ -68,7 +68,7 @@ export async function* replayDifferences(
   const replayed = new Set<string>()
   let user: ReplayedUser | null = null
   try {
-    for await (const { userId: id, entry } of entriesOf(db, range)) {
+    for await (const { userId: id, entry } of readEntries(db, range)) {
       if (user && user.userId !== id) yield* rowsOf(user, user.replay.end())
       if (user?.userId !== id) user = begin(id)
       replayed.add(id)

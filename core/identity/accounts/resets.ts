@@ -8,7 +8,7 @@ import { parseEmail } from '../input.ts'
 import { type Passwords, parsePassword } from './passwords.ts'
 import { type LinkRequest, createLinkRequests, packRequest } from './link-requests.ts'
 import * as links from './link-store.ts'
-import { type CallOrigin, type SessionsDeps, hashOf, newToken } from './sessions.ts'
+import { type CallOrigin, type SessionsDeps, hashToken, newToken } from './sessions.ts'
 import * as store from './store.ts'
 
 /** Lifetime of a link that an operator makes. */
@@ -37,7 +37,7 @@ export function createResets(deps: Deps) {
     const expiresAt = addSeconds(at, resetSeconds)
     await tx(pool, async (db) => {
       await links.insertReset(db, {
-        tokenHash: hashOf(token),
+        tokenHash: hashToken(token),
         accountId: account.id,
         at,
         expiresAt,
@@ -77,7 +77,7 @@ export function createResets(deps: Deps) {
     await tx(pool, async (db) => {
       const once = `password_reset:${id}`
       if (!(await mails.send(db, { email, content, once, expiresAt })) || url === null) return
-      const reset = { tokenHash: hashOf(token), accountId: account.id, at, expiresAt }
+      const reset = { tokenHash: hashToken(token), accountId: account.id, at, expiresAt }
       await links.insertReset(db, reset)
       const action = 'account_password_reset_requested'
       await records.note(db, { account: account.id, actor: 'anonymous', action, correlationId })
@@ -86,7 +86,7 @@ export function createResets(deps: Deps) {
 
   /** Throws GRANT_INVALID unless the token can still set a password. */
   async function checkReset(token: string): Promise<void> {
-    if (!(await links.isResetOpen(pool, hashOf(token), now()))) throw endedLink()
+    if (!(await links.isResetOpen(pool, hashToken(token), now()))) throw endedLink()
   }
 
   /**
@@ -98,7 +98,7 @@ export function createResets(deps: Deps) {
     password: string,
     { correlationId }: CallOrigin = {},
   ): Promise<void> {
-    const tokenHash = hashOf(token)
+    const tokenHash = hashToken(token)
     const newPassword = parsePassword(password)
     // Look the token up before hashing the password, so that invented tokens take no place in the
     // queue.

@@ -29,7 +29,7 @@ export const newToken = (): string => randomBytes(32).toString('base64url')
 export const deriveCsrfToken = (token: string): string =>
   hash('sha256', `csrf ${token}`, 'base64url')
 
-export const hashOf = (token: string): Buffer => hash('sha256', token, 'buffer')
+export const hashToken = (token: string): Buffer => hash('sha256', token, 'buffer')
 
 export interface LiveSession {
   readonly account: store.Account
@@ -63,7 +63,7 @@ export function createSessions({ pool, grants, now, idleSeconds, records }: Sess
     const token = newToken()
     const csrfToken = deriveCsrfToken(token)
     const generation = await store.insertSession(db, {
-      tokenHash: hashOf(token),
+      tokenHash: hashToken(token),
       accountId: account.id,
       csrfHash: hash('sha256', csrfToken, 'hex'),
       at,
@@ -75,7 +75,7 @@ export function createSessions({ pool, grants, now, idleSeconds, records }: Sess
     return { token, session: { account, csrfToken, authTime: at, expiresAt, grants: lineage } }
   }
 
-  const logOut = (token: string): Promise<void> => store.deleteSession(pool, hashOf(token))
+  const logOut = (token: string): Promise<void> => store.deleteSession(pool, hashToken(token))
 
   /**
    * Ends all sessions of the session's account and its logins to apps. Throws TOKEN_INVALID when
@@ -111,7 +111,7 @@ export function createSessions({ pool, grants, now, idleSeconds, records }: Sess
    */
   async function session(token: string): Promise<LiveSession> {
     const at = now()
-    const tokenHash = hashOf(token)
+    const tokenHash = hashToken(token)
     const stored = await store.findSession(pool, tokenHash, {
       at,
       idleSince: addSeconds(at, -idleSeconds),

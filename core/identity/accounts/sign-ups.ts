@@ -11,7 +11,13 @@ import { type LinkRequest, createLinkRequests, packRequest } from './link-reques
 import * as links from './link-store.ts'
 import { type Passwords, parsePassword } from './passwords.ts'
 import { endedLink, mailedLinkSeconds } from './resets.ts'
-import { type CallOrigin, type Sessions, type SessionsDeps, hashOf, newToken } from './sessions.ts'
+import {
+  type CallOrigin,
+  type Sessions,
+  type SessionsDeps,
+  hashToken,
+  newToken,
+} from './sessions.ts'
 import * as store from './store.ts'
 
 export type SignUpsDeps = SessionsDeps & {
@@ -69,7 +75,7 @@ export function createSignUps(deps: Deps) {
     await tx(pool, async (db) => {
       if (!(await mails.send(db, { email, content, once: `sign_up:${id}`, expiresAt }))) return
       if (!account)
-        return links.insertSignUp(db, { tokenHash: hashOf(token), email, at, expiresAt })
+        return links.insertSignUp(db, { tokenHash: hashToken(token), email, at, expiresAt })
       const act = { account: account.id, actor: 'anonymous', correlationId }
       await records.note(db, { ...act, action: 'account_sign_up_requested' })
     })
@@ -77,7 +83,7 @@ export function createSignUps(deps: Deps) {
 
   /** Returns the address of the link. Throws GRANT_INVALID unless it can still create an account. */
   async function checkSignUp(token: string): Promise<string> {
-    return requireOpen(await links.findSignUp(pool, hashOf(token), now()))
+    return requireOpen(await links.findSignUp(pool, hashToken(token), now()))
   }
 
   async function requireOpen(stored: string | null): Promise<Email> {
@@ -95,7 +101,7 @@ export function createSignUps(deps: Deps) {
     { token, ...person }: { token: string; name: string; password: string },
     { correlationId }: CallOrigin = {},
   ) {
-    const tokenHash = hashOf(token)
+    const tokenHash = hashToken(token)
     const password = parsePassword(person.password)
     const name = parseOptionalName(person.name, 'name')
     const email = await requireOpen(await links.findSignUp(pool, tokenHash, now()))

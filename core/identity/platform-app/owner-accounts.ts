@@ -2,7 +2,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import type { Db } from '../../lib/sql.ts'
 import { type AppId, type UserId, type UserKey, ownerAccountSubject } from '../../shared/ids.ts'
 import type { Shared } from '../../shared/shared.ts'
-import { type UserCreation, nameOf } from '../users/create.ts'
+import { type UserCreation, identifyUser } from '../users/create.ts'
 import { findUsers } from '../users/store.ts'
 import * as store from './store.ts'
 import type { AppOwner } from './store.ts'
@@ -66,7 +66,7 @@ export function createOwnerAccounts({
       }),
     )
     const created = await createAll(db, requests)
-    const others = requests.filter((request) => !created.has(nameOf(request)))
+    const others = requests.filter((request) => !created.has(identifyUser(request)))
     const pairs = others.map(({ app, change }) => ({ app, external: change.externalUserId }))
     const existing = others.length === 0 ? [] : await findUsers(db, pairs)
     const known = [...created.values(), ...existing]

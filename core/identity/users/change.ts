@@ -1,4 +1,10 @@
-import { type NewUser, type UserCreation, type UsersDeps, nameOf, userEvent } from './create.ts'
+import {
+  type NewUser,
+  type UserCreation,
+  type UsersDeps,
+  identifyUser,
+  userEvent,
+} from './create.ts'
 import { type UserFinder, unknownUser } from './find.ts'
 import { type Actor, type AuditEntry, audit, auditAll } from '../../shared/audit.ts'
 import { createBatchWriter } from '../../shared/batch-writer.ts'
@@ -64,14 +70,16 @@ export function createUserChanges({
    * as `insertUsers` does.
    */
   async function upsertAll(db: Db, requests: readonly UpsertRequest[]): Promise<Upserted[]> {
-    const inOrder = requests.toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1))
-    const firsts = new Map(inOrder.toReversed().map((request) => [nameOf(request), request]))
+    const inOrder = requests.toSorted((a, b) => (identifyUser(a) < identifyUser(b) ? -1 : 1))
+    const firsts = new Map(inOrder.toReversed().map((request) => [identifyUser(request), request]))
     const created = await createAll(db, [...firsts.values()])
     const upserted = new Map<UpsertRequest, Upserted>()
     for (const request of inOrder) {
       const { app, change } = request
       const user =
-        firsts.get(nameOf(request)) === request ? created.get(nameOf(request)) : undefined
+        firsts.get(identifyUser(request)) === request
+          ? created.get(identifyUser(request))
+          : undefined
       const isDone = user !== undefined && change.status !== 'inactive'
       const result = isDone
         ? { user, revoked: [], isActivated: true, event: null }

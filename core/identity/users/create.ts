@@ -47,11 +47,11 @@ export const userEvent = (type: AppEvent['type'], user: User, at: Date): AppEven
 })
 
 /** Identifies the user within a batch. */
-export const nameOf = ({ app, change }: NewUser): string => `${app} ${change.externalUserId}`
+export const identifyUser = ({ app, change }: NewUser): string => `${app} ${change.externalUserId}`
 
 /** Creates users with their subscriptions, inside a transaction of the caller. */
 export function createUserCreation({ plans, gate, emitCustomers, log, now }: UsersDeps) {
-  /** Inserts users and returns the new ones by `nameOf`. */
+  /** Inserts users and returns the new ones by `identifyUser`. */
   async function createAll(
     db: Db,
     requests: readonly NewUser[],

@@ -1,4 +1,4 @@
-import { type NewUser, type UserCreation, type UsersDeps, nameOf } from './create.ts'
+import { type NewUser, type UserCreation, type UsersDeps, identifyUser } from './create.ts'
 import type { UserFinder } from './find.ts'
 import { DomainError, type Reason } from '../../../proto/errors.ts'
 import { createBatchWriter } from '../../shared/batch-writer.ts'
@@ -159,22 +159,22 @@ export function createUserResolver({
 
   /** Provisions users. Only one of two concurrent calls creates a user. */
   async function provisionAll(db: Db, requests: readonly NewProvision[]): Promise<Provisioned[]> {
-    const distinct = new Map(requests.map((request) => [nameOf(request), request]))
+    const distinct = new Map(requests.map((request) => [identifyUser(request), request]))
     const created = await createAll(db, [...distinct.values()])
-    const others = requests.filter((request) => !created.has(nameOf(request)))
+    const others = requests.filter((request) => !created.has(identifyUser(request)))
     const existing = await store.findUsers(
       db,
       others.map(({ app, change }) => ({ app, external: change.externalUserId })),
     )
     const known = new Map(existing.map((user) => [`${user.appId} ${user.externalUserId}`, user]))
     await subscribeLost(db, existing)
-    const ungated = new Set(requests.filter(({ isGated }) => !isGated).map(nameOf))
+    const ungated = new Set(requests.filter(({ isGated }) => !isGated).map(identifyUser))
     await requireCost(
       db,
       [...created].flatMap(([name, user]) => (ungated.has(name) ? [] : [user])),
     )
     return requests.map((request) => {
-      const name = nameOf(request)
+      const name = identifyUser(request)
       const user = created.get(name) ?? known.get(name)
       if (!user) throw new Error('a user that exists cannot be found')
       return { user, created: created.has(name) }

@@ -124,12 +124,12 @@ export function traceHandler(route: string, handler: Handler): Handler {
     response.once('close', () => {
       const { statusCode, writableFinished } = response
       span.annotate({ 'http.response.status_code': statusCode })
-      span.end(writableFinished ? failureOf(statusCode) : 'the client disconnected')
+      span.end(writableFinished ? describeFailure(statusCode) : 'the client disconnected')
     })
     span.run(() => handler(request, response))
   }
 }
 
 /** Only the server's own failures mark a span as failed. */
-export const failureOf = (status: number): string | undefined =>
+export const describeFailure = (status: number): string | undefined =>
   status >= 500 ? `status ${status}` : undefined

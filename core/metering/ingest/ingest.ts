@@ -38,7 +38,7 @@ import {
   advanceStreams,
   countOutcomes,
   lockStreams,
-  outcomesOf,
+  listOutcomes,
 } from './position-store.ts'
 import type { StreamRecord } from '../events/record.ts'
 import { copyTickets } from './store.ts'
@@ -327,7 +327,7 @@ async function settle(
     ),
   ]
   if (problems.length > 0) await quarantine(db, { records, problems, at })
-  const outcomes = outcomesOf({
+  const outcomes = listOutcomes({
     ticket: Array.from(newTickets, (place) => readIndex(batch.tickets, place)),
     duplicate: duplicates,
     ignored: batch.ignored.filter((index) => !consumed[index]),

@@ -232,7 +232,7 @@ export async function streams(db: Db): Promise<StreamRow[]> {
 }
 
 /** Returns the outcome of each record, by index; undefined for records consumed before. */
-export function outcomesOf(
+export function listOutcomes(
   indexes: Readonly<Record<EventOutcome, readonly number[]>>,
 ): EventOutcome[] {
   const outcomes: EventOutcome[] = []

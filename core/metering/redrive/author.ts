@@ -10,7 +10,7 @@ export interface Author {
 }
 
 /** The author that an operator's command names, or the platform admin. Throws REQUEST_INVALID. */
-export function authorOf(caller: AccountCaller | OperatorCaller, named: string): Author {
+export function parseAuthor(caller: AccountCaller | OperatorCaller, named: string): Author {
   if (caller.kind === 'account') return { name: caller.email, actor: caller.accountId }
   const name = parseReadable(named, { field: 'author' })
   return { name, actor: `operator:${name}` }

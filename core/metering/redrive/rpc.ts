@@ -2,7 +2,7 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/metering/v1/quara
 import { operator, operatorWrite, orOperator, platformAdmin } from '../../rpc/guards.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
-import { authorOf } from './author.ts'
+import { parseAuthor } from './author.ts'
 import { redriveReason } from './by-reason.ts'
 import type { Quarantine } from './quarantine.ts'
 import type { QuarantineEntry } from '../quarantine/store.ts'
@@ -31,19 +31,19 @@ export function createQuarantineRpc({ quarantine, log }: { quarantine: Quarantin
     attributeQuarantined: rpc(
       deciding,
       async ({ author, ...request }: pb.AttributeQuarantinedRequest, caller) => ({
-        event: toEvent(await quarantine.attribute(request, authorOf(caller, author))),
+        event: toEvent(await quarantine.attribute(request, parseAuthor(caller, author))),
       }),
     ),
     redriveQuarantined: rpc(
       deciding,
       async ({ author, ...request }: pb.RedriveQuarantinedRequest, caller) => ({
-        event: toEvent(await quarantine.redrive(request, authorOf(caller, author))),
+        event: toEvent(await quarantine.redrive(request, parseAuthor(caller, author))),
       }),
     ),
     redriveReason: rpc(
       deciding,
       async ({ author, ...request }: pb.RedriveReasonRequest, caller, { signal }) => {
-        const by = authorOf(caller, author)
+        const by = parseAuthor(caller, author)
         const done = await redriveReason(quarantine, { ...request, author: by, signal, log })
         return { ...done, left: [...done.left] }
       },
@@ -51,7 +51,7 @@ export function createQuarantineRpc({ quarantine, log }: { quarantine: Quarantin
     discardQuarantined: rpc(
       deciding,
       async ({ author, ...request }: pb.DiscardQuarantinedRequest, caller) => ({
-        event: toEvent(await quarantine.discard(request, authorOf(caller, author))),
+        event: toEvent(await quarantine.discard(request, parseAuthor(caller, author))),
       }),
     ),
   }

@@ -8,7 +8,7 @@ import type { Plan } from '../offers/plan.ts'
 import type { Selling } from '../offers/service.ts'
 import type { PlanSync } from '../sync/service.ts'
 import type { Author, Change, SubscribedUser } from './change.ts'
-import { type Moves, getPlan, requireOpen, requireOther, soldOf } from './moves.ts'
+import { type Moves, getPlan, requireOpen, requireOther, toSold } from './moves.ts'
 import type { LockedAccount, PlanPayments, PlanRequest, Resubscribe } from './ports.ts'
 import { isPriced, needsCard, parseTiming } from './timing.ts'
 import { getChangeable, readCurrent } from './users.ts'
@@ -67,7 +67,7 @@ export function createChanges<Account extends LockedAccount>(
       const earlier = await payments.findResult({ user, planId, key: nameOf(repeatable) })
       if (earlier) return idempotency.once(repeatable, async () => earlier)
       const plan = await tx(pool, (db) => requireTarget(db, user, { planId, by }))
-      const ordered = needsCard(soldOf(plan))
+      const ordered = needsCard(toSold(plan))
         ? await order(request, { user, plan, timing, by, asksAlways: false }, repeatable)
         : null
       return idempotency.once(
@@ -94,7 +94,7 @@ export function createChanges<Account extends LockedAccount>(
     return idempotency.alone(repeatable, async () => {
       const plan = await tx(pool, (db) => requireTarget(db, user, { planId, by }))
       const details = { user, plan, timing: undefined, by, asksAlways: true }
-      const ordered = needsCard(soldOf(plan)) ? await order(request, details, repeatable) : null
+      const ordered = needsCard(toSold(plan)) ? await order(request, details, repeatable) : null
       if (!ordered)
         throw new DomainError(
           'CONFLICT',

@@ -3,7 +3,7 @@ import type { AppId, UserKey } from '../../shared/ids.ts'
 import type { Plan } from '../offers/plan.ts'
 import { planReads } from '../offers/reads.ts'
 import type { PlanSync } from '../sync/service.ts'
-import { closedReason, soldOf } from './moves.ts'
+import { closedReason, toSold } from './moves.ts'
 import { findSubscription } from './store.ts'
 import { needsCard } from './timing.ts'
 
@@ -31,7 +31,7 @@ export function createChoices({ pool, sync }: ChoicesDeps) {
     const choices: PlanChoice[] = []
     for (const plan of await planReads.listPlans(pool, app))
       if (closedReason(plan) === null && (await sync.isSynced(pool, plan)))
-        choices.push({ ...plan, needsCard: needsCard(soldOf(plan)) })
+        choices.push({ ...plan, needsCard: needsCard(toSold(plan)) })
     return choices
   }
 

@@ -96,7 +96,7 @@ export function createMoves<Account extends LockedAccount>({
     requireOpen(plan)
     requirePrice(plan, target.price)
     const timing =
-      target.timing ?? defaultTiming(await soldNow(db, account, subscription), soldOf(plan))
+      target.timing ?? defaultTiming(await soldNow(db, account, subscription), toSold(plan))
     const own = later(at, account.aheadMs)
     const { reason, price = usdAttos(0n) } = target
     const isProrated = !by.isOperator && reason !== 'unpaid'
@@ -249,7 +249,7 @@ export function requireOther(planId: string, { id }: Pick<Plan, 'id'>): void {
 export const noSubscription = (): DomainError =>
   new DomainError('NO_SUBSCRIPTION', 'the user has no subscription')
 
-export const soldOf = ({ newest, isStarterDefault }: Plan): Sold => ({
+export const toSold = ({ newest, isStarterDefault }: Plan): Sold => ({
   ...newest,
   isStarterDefault,
 })

@@ -12,7 +12,7 @@ import {
   requireOpen,
   requireOther,
   soldNow,
-  soldOf,
+  toSold,
 } from './moves.ts'
 import type { LockedAccount } from './ports.ts'
 import { type Timing, defaultTiming } from './timing.ts'
@@ -58,7 +58,7 @@ export function createOrderedMoves<Account extends LockedAccount>({
       requireOther(subscription.planId, plan)
       requireOpen(plan)
       const timing =
-        requested ?? defaultTiming(await soldNow(db, account, subscription), soldOf(plan))
+        requested ?? defaultTiming(await soldNow(db, account, subscription), toSold(plan))
       const own = later(at, account.aheadMs)
       const { amount: proration } = await unusedPrice(db, { account, subscription, at: own })
       const from = { subscriptionId: subscription.id, planId: subscription.planId }

@@ -7,7 +7,7 @@ import {
   type M2mCaller,
   type MemberCaller,
   callerName,
-  subjectOf,
+  requestedUser,
 } from '../../rpc/callers.ts'
 import { appOperatorWrite, appReader, m2mOrMember, orOperator, orSelf } from '../../rpc/guards.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
@@ -36,7 +36,7 @@ export function createSubscriptionsRpc({ subscriptions, views }: SubscriptionsRp
     getSubscription: rpc(
       orOperator(orSelf(m2mOrMember(Scope.usersRead)), appReader()),
       async (request: pb.GetSubscriptionRequest, caller) => ({
-        state: await views.read(caller.appId, subjectOf(caller, request)),
+        state: await views.read(caller.appId, requestedUser(caller, request)),
       }),
     ),
     listSubscriptions: rpc(reading, async (request: pb.ListSubscriptionsRequest, { appId }) =>

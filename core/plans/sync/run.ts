@@ -58,7 +58,7 @@ export function createSyncRun({
       return { openmeterPlanId, syncedAt }
     } catch (error) {
       const failure = {
-        syncError: messageOf(error),
+        syncError: describeSyncError(error),
         retryAt:
           plan && isUnsyncable(error) ? null : retryAt({ failures: before.failures, at: now() }),
         planUpdatedAt: target.updatedAt,
@@ -137,7 +137,7 @@ export const isSold = ({ status, isNetworkDefault, newest }: Plan): boolean =>
 const notConfigured = (): DomainError =>
   new DomainError('METERING_NOT_CONFIGURED', 'no metering backend with plans is configured')
 
-export const messageOf = (error: unknown): string =>
+export const describeSyncError = (error: unknown): string =>
   error instanceof DomainError ? error.message : 'the sync failed inside the service'
 
 /** Adds the members that the sync route returns with a problem. */

@@ -4,7 +4,14 @@ import { isUuid } from '../../shared/ids.ts'
 import type { Plan } from '../offers/plan.ts'
 import { findPlans } from '../offers/store.ts'
 import { toBackendKey } from './backend-plan.ts'
-import { type SyncDeps, type SyncResult, createSyncRun, isSold, messageOf, refusal } from './run.ts'
+import {
+  type SyncDeps,
+  type SyncResult,
+  createSyncRun,
+  isSold,
+  describeSyncError,
+  refusal,
+} from './run.ts'
 import * as store from './store.ts'
 
 /** A plan in the metering backend. */
@@ -59,7 +66,7 @@ export function createPlanSync({ patienceMs = usualPatienceMs, ...deps }: SyncDe
       await sync(plan)
       return undefined
     } catch (error) {
-      return messageOf(error)
+      return describeSyncError(error)
     }
   }
 

@@ -128,7 +128,7 @@ export function createAuthorizationCheck(deps: AuthorizationCheckDeps) {
     scopes: readonly string[],
   ): Promise<boolean> {
     const { clientId } = client
-    const owner = { clientId, clientHash: clientHashOf(client), accountId }
+    const owner = { clientId, clientHash: hashClient(client), accountId }
     const consented = await store.consentedScopes(pool, owner)
     return scopes.every((scope) => consented.includes(scope))
   }
@@ -148,7 +148,7 @@ export function createAuthorizationCheck(deps: AuthorizationCheckDeps) {
  * Hashes what a person consents to in a registered client: the displayed name and the redirect
  * URIs. Returns null for an app's own client, which only the app can change.
  */
-export function clientHashOf({ clientId, appName, redirectUris }: PublicClient): Buffer | null {
+export function hashClient({ clientId, appName, redirectUris }: PublicClient): Buffer | null {
   if (!isRegisteredClientId(clientId)) return null
   return hash('sha256', JSON.stringify([appName, redirectUris.toSorted()]), 'buffer')
 }

@@ -11,7 +11,7 @@ import type { Subjects } from '../subjects.ts'
 import {
   type AuthorizationCheckDeps,
   type AuthorizationRequest,
-  clientHashOf,
+  hashClient,
   createAuthorizationCheck,
 } from './authorization-check.ts'
 import * as store from './store.ts'
@@ -52,7 +52,7 @@ export function createAuthorizations(deps: Deps) {
     await tx(pool, async (db) => {
       const accountId = session.account.id
       const { clientId } = client
-      const clientHash = clientHashOf(client)
+      const clientHash = hashClient(client)
       await store.addConsent(db, { clientId, clientHash, accountId, scopes, at })
       await store.insertCode(db, {
         codeHash: hash('sha256', code, 'buffer'),
@@ -122,4 +122,4 @@ const lineageOf = (client: PublicClient, { grants }: LiveSession): readonly stri
 
 /** Identifies the client data shown to the person; empty for an app's own client. */
 export const hashClientVersion = (client: PublicClient): string =>
-  clientHashOf(client)?.toString('base64url') ?? ''
+  hashClient(client)?.toString('base64url') ?? ''

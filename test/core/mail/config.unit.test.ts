@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { createEnvReader } from '../../../core/lib/env.ts'
-import { deliveryOf, readMailConfig } from '../../../core/mail/config.ts'
+import { chooseDelivery, readMailConfig } from '../../../core/mail/config.ts'
 
 const from = { MAIL_FROM: 'tollgate <mail@svc.example>' }
 
 function read(env: Record<string, string>, isEmbedded = false) {
   const reader = createEnvReader(env, { isEmbedded })
   const config = readMailConfig(reader)
-  return { server: config.server(), from: config.from(), delivery: deliveryOf(config), reader }
+  return { server: config.server(), from: config.from(), delivery: chooseDelivery(config), reader }
 }
 
 describe('SMTP_URL', () => {

@@ -6,7 +6,7 @@ import type { Leases } from '../leases.ts'
 import type { JoinedSession, Lease, SidecarProcess } from '../port.ts'
 import { knownUntil } from '../reports/contact.ts'
 import { type LendCall, graceSeconds, lendTo } from './lending.ts'
-import { type EscrowDeps, type Locking, type Payers, notOwner, usersOf } from '../locking.ts'
+import { type EscrowDeps, type Locking, type Payers, notOwner, listUsers } from '../locking.ts'
 
 export interface LendRequest {
   readonly process: SidecarProcess
@@ -33,7 +33,7 @@ export function createLend({ store, leaseSeconds, lock, openRooms }: EscrowDeps 
     const { find, leases, nextIncluded, ...locked } = locking
     const sessions = await joinSessions(db, { process, calls }, at)
     const unheard = await findUnheard(db, { process, calls }, leases)
-    const limits = await store.findLenderLimits(db, usersOf(calls))
+    const limits = await store.findLenderLimits(db, listUsers(calls))
     const opening = { ...locked, amountOf: usefulSlice, payers, at }
     const { sold, save } = await openRooms(db, calls, opening)
     const answers = calls.map((call) => {

@@ -3,7 +3,7 @@ import type { Db } from '../../../lib/sql.ts'
 import { addSeconds } from '../../../lib/time.ts'
 import { type Account, toAppTime } from '../../accounts/account.ts'
 import { freeAt, unheldAt } from '../../accounts/credits.ts'
-import { type AccountRefusal, type SpendRefusal, refusalOf } from '../../accounts/spending.ts'
+import { type AccountRefusal, type SpendRefusal, explainRefusal } from '../../accounts/spending.ts'
 import { type Room, networkCost, takeFrom } from '../../exposure/exposure.ts'
 import type { Breach, PriceCeiling } from '../../limits/limits.ts'
 import type { Tallies } from '../../limits/tally.ts'
@@ -144,7 +144,7 @@ function hold(
   const free = freeAt(account, { at: own, until, nextIncluded })
   if (call.bound > free) {
     const isRecalled = leases.recall(account, { missing: call.bound - free, at })
-    return refuse(refusalOf(account), { isRecalled })
+    return refuse(explainRefusal(account), { isRecalled })
   }
   if (room && !takeFrom(room, network)) {
     const { isCounted, refusal: ownerRefusal } = room.owner

@@ -19,7 +19,7 @@ export const parseTestCard = (text: string): TestCard | null => (isTestCard(text
 const validYears = 4
 
 /** Returns the month until whose end a new card is valid. */
-export function expiryOf(card: TestCard, at: Date): { month: number; year: number } {
+export function computeExpiry(card: TestCard, at: Date): { month: number; year: number } {
   const years = card === 'expires_soon' ? 0 : validYears
   return { month: at.getUTCMonth() + 1, year: at.getUTCFullYear() + years }
 }
@@ -30,7 +30,7 @@ export const isExpired = (
 ): boolean => at.getTime() >= Date.UTC(expiresYear, expiresMonth)
 
 /** Result of a charge without the user. */
-export function chargeOf(
+export function chargeCard(
   card: { readonly card: TestCard; readonly expiresMonth: number; readonly expiresYear: number },
   at: Date,
 ): { readonly state: 'succeeded' | 'action_required' | 'failed'; readonly failure: string | null } {

@@ -1,7 +1,7 @@
 import { DomainError } from '../../../../proto/errors.ts'
 import { later } from '../../../shared/clocks/clocks.ts'
 import { type Checkout, type PaymentProcessor, usdCents } from '../port.ts'
-import { type TestCard, expiryOf } from './cards.ts'
+import { type TestCard, computeExpiry } from './cards.ts'
 import { recordPayment, requireAmount } from './payments.ts'
 import * as store from './store.ts'
 import type { SimulatedObject } from './store.ts'
@@ -172,7 +172,7 @@ async function complete(
   await requireAccount(db, at, { charges: true })
   await requireCustomer(db, { at, id: data.customer })
   const { customer, amount, reference, fee, description } = data
-  const { month: expiresMonth, year: expiresYear } = expiryOf(card, paidAt)
+  const { month: expiresMonth, year: expiresYear } = computeExpiry(card, paidAt)
   const cardId = newId('card')
   const kept = { customer, card, expiresMonth, expiresYear }
   await store.insertObject(db, 'card', { id: cardId, at, data: kept, createdAt: paidAt })

@@ -5,7 +5,7 @@ import {
   type Refund,
   usdCents,
 } from '../port.ts'
-import { chargeOf, isExpired, testCards } from './cards.ts'
+import { chargeCard, isExpired, testCards } from './cards.ts'
 import * as store from './store.ts'
 import type { Contents, SimulatedObject } from './store.ts'
 import {
@@ -80,7 +80,7 @@ export function createPayments({ pool, now }: SimulatedDeps, { createOnce }: Wri
         await requireCustomer(write.db, { at, id: payment.customer })
         const card = await requireIn(write.db, 'card', { at, id: payment.card })
         if (card.data.customer !== payment.customer) throw refused('no such card of this customer')
-        const charge = chargeOf(card.data, now())
+        const charge = chargeCard(card.data, now())
         const data = { ...payment, ...charge, amount: `${amount}`, fee: `${fee}`, refunded: '0' }
         await recordPayment(write, { id, at, data }, now())
         return data

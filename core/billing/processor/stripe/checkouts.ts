@@ -7,7 +7,7 @@ import {
   type ProcessorAccount,
   usdCents,
 } from '../port.ts'
-import { type StripeClient, expectObject, idOf } from './client.ts'
+import { type StripeClient, expectObject, readId } from './client.ts'
 import { isCustomer, keepDefaultCard } from './customers.ts'
 import { isMissing, unclearAnswer } from './errors.ts'
 
@@ -43,7 +43,7 @@ export function createCheckouts(client: StripeClient): Checkouts {
     if (session === null) return null
     const checkout = parseCheckout(session)
     const { customer, created: since } = session
-    const card = idOf(intentOf(session)?.payment_method)
+    const card = readId(intentOf(session)?.payment_method)
     if (checkout.state === 'paid' && card !== null && isCustomer(customer))
       await keepDefaultCard(client, at, { customer, card, since })
     return checkout
@@ -130,13 +130,13 @@ function parseCheckout(session: Stripe.Checkout.Session): Checkout {
   return {
     id: session.id,
     reference: session.client_reference_id,
-    customer: idOf(session.customer),
+    customer: readId(session.customer),
     mode,
     state: stateOf(session),
     amount:
       isPayment && session.amount_total !== null ? usdCents(BigInt(session.amount_total)) : null,
     currency: isPayment ? session.currency : null,
-    payment: idOf(session.payment_intent),
+    payment: readId(session.payment_intent),
   }
 }
 

@@ -129,6 +129,6 @@ export async function readPages<T extends { readonly id: string }>(
 }
 
 /** The id of a field that may be expanded. */
-export function idOf(field: string | { readonly id: string } | null | undefined): string | null {
+export function readId(field: string | { readonly id: string } | null | undefined): string | null {
   return typeof field === 'string' ? field : (field?.id ?? null)
 }

@@ -1,6 +1,6 @@
 import type { Stripe } from 'stripe'
 import type { Movement, PaymentProcessor } from '../port.ts'
-import { type StripeClient, expectObject, idOf } from './client.ts'
+import { type StripeClient, expectObject, readId } from './client.ts'
 
 /** Movements by Stripe's categories for accounting; all others are `other`. */
 const kinds: Readonly<Record<string, Movement['kind']>> = {
@@ -56,14 +56,14 @@ async function readReturned(
   const ids = transactions.map(returnedFee).filter((id) => id !== null)
   for (const id of new Set(ids)) {
     const fee = await stripe.applicationFees.retrieve(id, {}, options)
-    const charge = idOf(expectObject(fee, 'application_fee').charge)
+    const charge = readId(expectObject(fee, 'application_fee').charge)
     if (charge !== null) charges.set(id, charge)
   }
   return charges
 }
 
 const returnedFee = ({ source }: Stripe.BalanceTransaction): string | null =>
-  typeof source === 'object' && source?.object === 'fee_refund' ? idOf(source.fee) : null
+  typeof source === 'object' && source?.object === 'fee_refund' ? readId(source.fee) : null
 
 function parseMovement(transaction: Stripe.BalanceTransaction, charges: Charges): Movement {
   const { id, created } = expectObject(transaction, 'balance_transaction')
@@ -103,7 +103,7 @@ function original(
 /** Charges, refunds and disputes name their payment. A charge without one is its own payment. */
 function paymentOf({ source }: Stripe.BalanceTransaction): string | null {
   if (typeof source !== 'object' || source === null || !('payment_intent' in source)) return null
-  return idOf(source.payment_intent) ?? (source.object === 'charge' ? source.id : null)
+  return readId(source.payment_intent) ?? (source.object === 'charge' ? source.id : null)
 }
 
 /** Stripe copies the metadata of a payment to its charge. */
@@ -123,7 +123,7 @@ const platformFee = ({ fee_details }: Stripe.BalanceTransaction): bigint =>
 function feeReference(transaction: Stripe.BalanceTransaction, charges: Charges): string | null {
   const { source } = transaction
   if (typeof source !== 'object' || source === null) return null
-  if (source.object === 'application_fee') return idOf(source.charge)
-  if (source.object === 'fee_refund') return charges.get(idOf(source.fee) ?? '') ?? null
+  if (source.object === 'application_fee') return readId(source.charge)
+  if (source.object === 'fee_refund') return charges.get(readId(source.fee) ?? '') ?? null
   return source.object === 'charge' && platformFee(transaction) > 0n ? source.id : null
 }

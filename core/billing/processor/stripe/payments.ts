@@ -7,7 +7,7 @@ import {
   type UsdCents,
   usdCents,
 } from '../port.ts'
-import { type StripeClient, expectObject, idOf, readPages } from './client.ts'
+import { type StripeClient, expectObject, readId, readPages } from './client.ts'
 import { errorCode, isMissing, unclearAnswer } from './errors.ts'
 
 /** How far this host's clock may be ahead of Stripe's without hiding a payment. */
@@ -128,7 +128,7 @@ function parsePayment(intent: Stripe.PaymentIntent): Payment {
   return {
     id,
     reference: metadata['reference'] ?? null,
-    customer: idOf(customer),
+    customer: readId(customer),
     state,
     amount: usdCents(BigInt(amount)),
     currency,
@@ -170,7 +170,7 @@ const refundStates: Readonly<Record<string, Refund['state']>> = {
 
 function parseRefund(refund: Stripe.Refund): Refund {
   const { id, payment_intent, metadata, amount, status } = expectObject(refund, 'refund')
-  const payment = idOf(payment_intent)
+  const payment = readId(payment_intent)
   if (payment === null) throw unclearAnswer(new Error('a refund without payment'))
   return {
     id,

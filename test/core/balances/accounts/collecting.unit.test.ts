@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { type Account, newAccount } from '../../../../core/balances/accounts/account.ts'
-import { dueOf } from '../../../../core/balances/accounts/collecting.ts'
+import { findDueCollections } from '../../../../core/balances/accounts/collecting.ts'
 import type { Collecting } from '../../../../core/balances/accounts/credit-line.ts'
 import { usdAttos } from '../../../../core/lib/money.ts'
 import { appId, userId } from '../../../../core/shared/ids.ts'
@@ -25,7 +25,11 @@ function accountWith(
 }
 
 const due = (account: Account, before: Collecting | null) =>
-  dueOf(account, { before, at }).map(({ reason, withUsage, dueAt }) => [reason, withUsage, dueAt])
+  findDueCollections(account, { before, at }).map(({ reason, withUsage, dueAt }) => [
+    reason,
+    withUsage,
+    dueAt,
+  ])
 
 describe('a saved account', () => {
   it.each([ceiling, threshold])('is collected at the step, not below it: $by', (collecting) => {
