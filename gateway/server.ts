@@ -1,4 +1,10 @@
-import { type Parts, type Readiness, listenError, toPartState, urlOf } from '../core/lib/http.ts'
+import {
+  type Parts,
+  type Readiness,
+  listenError,
+  toPartState,
+  formatServerUrl,
+} from '../core/lib/http.ts'
 import type { Log } from '../core/lib/log.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
 import { cutConnections } from '../core/lib/network/server-tls.ts'
@@ -195,7 +201,7 @@ async function open(
   })
   const address = app.server.address()
   const port = typeof address === 'object' && address ? address.port : at.port
-  return urlOf(app.server, at.host, port)
+  return formatServerUrl(app.server, at.host, port)
 }
 
 async function stopAll(apps: readonly App[], core: Core): Promise<void> {

@@ -3,7 +3,14 @@ import { isObject } from '../../core/lib/json.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { type CoreClient, type CoreReader, connectCore } from './client.ts'
 import { type Help, describeOptions, describeUsage } from './help.ts'
-import { type Choices, type Options, UsageError, type Values, nameOf, parse } from './options.ts'
+import {
+  type Choices,
+  type Options,
+  UsageError,
+  type Values,
+  formatOptionName,
+  parse,
+} from './options.ts'
 import { printJson, printLines } from './output.ts'
 import { type CoreTarget, findCore, requireConsent } from './target.ts'
 
@@ -92,7 +99,7 @@ function nameOption(error: unknown, options: Options): unknown {
     key.toLowerCase() === field.replaceAll('-', '').toLowerCase()
   const match = Object.entries(options).find(([key, { isArgument }]) => isField(key) && !isArgument)
   if (!match) return error
-  return new Error(`${nameOf(...match)}${message.slice(field.length)}`, { cause: error })
+  return new Error(`${formatOptionName(...match)}${message.slice(field.length)}`, { cause: error })
 }
 
 interface CommandParts {

@@ -1,5 +1,5 @@
 import { command, heading } from './colors.ts'
-import { type Choices, type Option, type Options, nameOf } from './options.ts'
+import { type Choices, type Option, type Options, formatOptionName } from './options.ts'
 
 /**
  * The help of a command. `--help` prints it and docs/cli.md is generated from it, so that both are
@@ -109,8 +109,8 @@ function choiceOf(keys: readonly string[], options: Options, isRequired: boolean
 
 const syntaxOf = (key: string, option: Option<unknown>): string =>
   option.isArgument || option.label === undefined
-    ? nameOf(key, option)
-    : `${nameOf(key, option)} ${option.label}`
+    ? formatOptionName(key, option)
+    : `${formatOptionName(key, option)} ${option.label}`
 
 /** Lists the options that have a meaning, each once. */
 export function describeOptions(actions: readonly Described[]): OptionGroup[] {

@@ -173,7 +173,7 @@ export const idempotencyKey = (repeat: string): Option<string | undefined> =>
   })
 
 /** The name of an option or argument on the command line. */
-export const nameOf = (
+export const formatOptionName = (
   key: string,
   { flag = kebab(key), label = '', isArgument }: Option<unknown>,
 ): string => (isArgument ? label : `--${flag}`)
@@ -202,7 +202,7 @@ export async function parse<O extends Options>(
   requireChoice(command, texts, { all, oneOf, atMostOne })
   const values = Object.entries(all).map(([key, option]) => [
     key,
-    option.convert(texts[key] ?? [], nameOf(key, option)),
+    option.convert(texts[key] ?? [], formatOptionName(key, option)),
   ])
   return Object.fromEntries(values) as Values<O>
 }
@@ -216,7 +216,7 @@ async function requireAll(command: string, texts: Texts, all: Options): Promise<
   for (const [key, option] of Object.entries(all)) {
     if (!option.isRequired || texts[key]?.length) continue
     const value = await option.findDefault?.(texts['target']?.at(-1))
-    if (value === undefined) missing.push(nameOf(key, option))
+    if (value === undefined) missing.push(formatOptionName(key, option))
     else texts[key] = [value]
   }
   if (missing.length > 0) throw new UsageError(`${command} needs ${missing.join(' and ')}`)
@@ -229,7 +229,7 @@ function requireChoice(
 ): void {
   const count = (keys: readonly string[]) => keys.filter((key) => texts[key]?.length).length
   const namesOf = (keys: readonly string[]) =>
-    keys.map((key) => nameOf(key, all[key] ?? toggle())).join(' or ')
+    keys.map((key) => formatOptionName(key, all[key] ?? toggle())).join(' or ')
   for (const keys of oneOf)
     if (count(keys) !== 1) throw new UsageError(`${command} needs either ${namesOf(keys)}`)
   for (const keys of atMostOne)
@@ -240,7 +240,7 @@ function readTexts(command: string, argv: readonly string[], options: Options): 
   const named = Object.entries(options).filter(([, { isArgument }]) => !isArgument)
   const types = Object.fromEntries(
     named.map(([key, option]) => [
-      nameOf(key, option).slice(2),
+      formatOptionName(key, option).slice(2),
       { type: option.label === undefined ? 'boolean' : 'string', multiple: true } as const,
     ]),
   )
@@ -248,7 +248,7 @@ function readTexts(command: string, argv: readonly string[], options: Options): 
   const texts = Object.fromEntries(
     named.map(([key, option]) => [
       key,
-      [values[nameOf(key, option).slice(2)] ?? []].flat().map(String),
+      [values[formatOptionName(key, option).slice(2)] ?? []].flat().map(String),
     ]),
   )
   return { ...texts, ...readArguments(command, positionals, options) }

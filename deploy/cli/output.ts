@@ -19,10 +19,13 @@ export const table = <Row>(
   columns: readonly Column<Row>[],
   empty?: string,
 ): string[] =>
-  rows.length === 0 && empty !== undefined ? [empty] : aligned(cellsOf(rows, columns))
+  rows.length === 0 && empty !== undefined ? [empty] : aligned(formatCells(rows, columns))
 
 /** The cells of a table, with its header. */
-export function cellsOf<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string[][] {
+export function formatCells<Row>(
+  rows: readonly Row[],
+  columns: readonly Column<Row>[],
+): string[][] {
   const pairs = columns.map((column) =>
     typeof column === 'string' ? ([column, column] as const) : column,
   )

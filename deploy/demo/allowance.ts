@@ -16,7 +16,7 @@ import type { SignerDouble } from '../signer-double/signer-double.ts'
 import { type DemoApi, createDemoApi } from './api.ts'
 import { type Screen, usd } from './screen.ts'
 import { type Rate, type Target, currentRate } from './service.ts'
-import { createDemoSigner, weiOf } from './signer.ts'
+import { createDemoSigner, centsToWei } from './signer.ts'
 
 const callSeconds = 5
 const callsMax = 200
@@ -100,7 +100,7 @@ function createSession({ signer, apiKey, rate, api, user, screen, pauseMs }: Ses
     app: 'demo/live',
     manifestId: 'demo-live',
     headers,
-    orchestrator: { pricePerUnit: weiOf(5n, rate) },
+    orchestrator: { pricePerUnit: centsToWei(5n, rate) },
   }
   let state: Awaited<ReturnType<SignerDouble['pay']>>['state']
 
@@ -114,7 +114,7 @@ function createSession({ signer, apiKey, rate, api, user, screen, pauseMs }: Ses
 
   /** Makes one payment of each other type, so that the usage has several rows. */
   async function warmUp(): Promise<void> {
-    const video = { pricePerUnit: weiOf(1n, rate) / 2n, pixelsPerUnit: 27_648_000n }
+    const video = { pricePerUnit: centsToWei(1n, rate) / 2n, pixelsPerUnit: 27_648_000n }
     const kinds = [
       { type: 'lv2v', app: 'demo/video', manifestId: 'demo-video', headers, orchestrator: video },
       {
@@ -122,7 +122,7 @@ function createSession({ signer, apiKey, rate, api, user, screen, pauseMs }: Ses
         app: 'demo/image',
         manifestId: 'demo-image',
         headers,
-        orchestrator: { pricePerUnit: weiOf(8n, rate) },
+        orchestrator: { pricePerUnit: centsToWei(8n, rate) },
       },
     ]
     for (const kind of kinds) {

@@ -57,7 +57,7 @@ export function createBrowser({ url, origin }: { readonly url: string; readonly 
     return {
       status: response.status,
       text,
-      location: location === null ? null : pathOf(location),
+      location: location === null ? null : parsePath(location),
       fields: Object.fromEntries(hidden.map(([, name = '', value = '']) => [name, value])),
     }
   }
@@ -93,7 +93,7 @@ export function createBrowser({ url, origin }: { readonly url: string; readonly 
 export type Browser = ReturnType<typeof createBrowser>
 
 /** Path and query of an address of the site, whose public origin may not resolve here. */
-export function pathOf(address: string): string {
+export function parsePath(address: string): string {
   const { pathname, search } = new URL(address, 'http://site.invalid')
   return pathname + search
 }

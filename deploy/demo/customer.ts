@@ -3,7 +3,7 @@ import type { SignerDouble } from '../signer-double/signer-double.ts'
 import { createAppApi } from './api.ts'
 import type { ActDeps } from './allowance.ts'
 import { type Shop, newBrowser, offer, pay } from './shop.ts'
-import { weiOf } from './signer.ts'
+import { centsToWei } from './signer.ts'
 import { waitFor } from './waiting.ts'
 
 export const user = 'ada'
@@ -92,7 +92,7 @@ export function createCustomer({ service, screen, rate, pauseMs, shop, signer }:
       app: 'demo/live',
       manifestId: 'demo-shop',
       headers: [['Authorization', `Bearer ${apiKey}`]],
-      orchestrator: { pricePerUnit: weiOf(1n, rate) },
+      orchestrator: { pricePerUnit: centsToWei(1n, rate) },
       ...(state ? { state } : {}),
     })
     if (answer.status === 200) {

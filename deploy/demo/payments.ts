@@ -1,6 +1,6 @@
 import { changeCore, withCore } from '../cli/command.ts'
 import type { ActDeps } from './allowance.ts'
-import { pathOf } from './browser.ts'
+import { parsePath } from './browser.ts'
 import { type Customer, type Document, createCustomer, user } from './customer.ts'
 import { proveBooks } from './proof.ts'
 import { type Shop, newBrowser, offer, openShop } from './shop.ts'
@@ -95,9 +95,9 @@ async function endMonth({ service, shop, customer, screen }: Play): Promise<void
   )
   for (const { name, totalAmount } of lines) screen.more(`${totalAmount.padStart(8)}  ${name}`)
   const url = invoice.hostedInvoiceUrl ?? ''
-  const page = await newBrowser(service).open(pathOf(url))
+  const page = await newBrowser(service).open(parsePath(url))
   if (!page.text.includes(invoice.number)) throw new Error(`${url} does not show the invoice`)
-  screen.step('Page', `for the payer, to print: ${new URL(pathOf(url), service.platformUrl)}`)
+  screen.step('Page', `for the payer, to print: ${new URL(parsePath(url), service.platformUrl)}`)
 }
 
 interface Line {

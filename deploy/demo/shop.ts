@@ -3,7 +3,7 @@ import { newSecret } from '../../core/lib/crypto.ts'
 import type { Quickstart } from '../local/data-dir.ts'
 import { basic } from '../cli/client.ts'
 import { changeCore } from '../cli/command.ts'
-import { type Browser, createBrowser, pathOf } from './browser.ts'
+import { type Browser, createBrowser, parsePath } from './browser.ts'
 import { type HookReceiver, startHookReceiver } from './hook-receiver.ts'
 import type { Screen } from './screen.ts'
 import type { Target } from './service.ts'
@@ -163,7 +163,7 @@ interface OwnerPlan {
 
 /** Pays on the simulated pay page with a test card. */
 export async function pay(browser: Browser, checkoutUrl: string, card: string): Promise<void> {
-  const path = pathOf(checkoutUrl)
+  const path = parsePath(checkoutUrl)
   const { fields } = await browser.open(path)
   const { status } = await browser.submit(path, { ...fields, card })
   if (status !== 303) throw new Error(`the pay page returned ${status} for the card ${card}`)

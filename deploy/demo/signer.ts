@@ -6,14 +6,14 @@ import type { Rate } from './service.ts'
 const cent = 10_000_000_000_000_000n // 0.01 USD in atto-dollars
 
 /** Wei that cost `cents` at `rate`. */
-export const weiOf = (cents: bigint, rate: Rate): bigint => (cents * cent * 10n ** 18n) / rate
+export const centsToWei = (cents: bigint, rate: Rate): bigint => (cents * cent * 10n ** 18n) / rate
 
 /** Returns a signer of the service, whose tickets are worth `cents`. */
 export function createDemoSigner(service: Quickstart, rate: Rate, cents: bigint): SignerDouble {
   const secret = service.webhookSecret
   let startedAt: bigint | undefined
   return createSignerDouble({
-    ev: weiOf(cents, rate),
+    ev: centsToWei(cents, rate),
     webhook: {
       url: `${service.sidecarUrl}/authorize`,
       headers: [['Authorization', `Bearer ${secret}`]] as const,

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import { Counter, Histogram } from 'prom-client'
 import type { Log } from '../../core/lib/log.ts'
 import { type Metrics, startAtZero } from '../../core/lib/metrics.ts'
-import { type OpenSpan, activeTracing, failureOf } from '../../core/lib/telemetry/tracing.ts'
+import { type OpenSpan, activeTracing, describeFailure } from '../../core/lib/telemetry/tracing.ts'
 import type { DomainError, Reason } from '../../proto/errors.ts'
 import { textMember } from './body.ts'
 import type { App } from './app.ts'
@@ -128,7 +128,7 @@ export function traceRequests(app: App): void {
   app.addHook('onResponse', ({ span }, { raw: { statusCode } }, done) => {
     if (span === undefined) return done()
     span.annotate({ 'http.response.status_code': statusCode })
-    span.end(failureOf(statusCode))
+    span.end(describeFailure(statusCode))
     span.run(done)
   })
 }

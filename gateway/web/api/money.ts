@@ -25,12 +25,12 @@ function payerQuery({ externalUserId, isOwner }: Payer) {
   return externalUserId === undefined ? {} : { externalUserId }
 }
 
-export const keyOf = (clientId: string) => ['money', clientId] as const
-const keysOf = (clientId: string) => [keyOf(clientId)]
+export const moneyKey = (clientId: string) => ['money', clientId] as const
+const keysOf = (clientId: string) => [moneyKey(clientId)]
 
 export const processorQuery = (clientId: string) =>
   queryOptions({
-    queryKey: [...keyOf(clientId), 'processor'],
+    queryKey: [...moneyKey(clientId), 'processor'],
     queryFn: () =>
       unwrap(
         api.GET('/api/v1/apps/{clientId}/billing/processor', { params: { path: { clientId } } }),
@@ -39,7 +39,7 @@ export const processorQuery = (clientId: string) =>
 
 export const walletQuery = (payer: Payer, since: number | null = null) =>
   queryOptions({
-    queryKey: [...keyOf(payer.clientId), 'wallet', payerQuery(payer)],
+    queryKey: [...moneyKey(payer.clientId), 'wallet', payerQuery(payer)],
     refetchInterval: untilReported(since),
     queryFn: () =>
       unwrap(
@@ -51,7 +51,7 @@ export const walletQuery = (payer: Payer, since: number | null = null) =>
 
 export const transactionsQuery = (payer: Payer, since: number | null = null) =>
   infiniteQueryOptions({
-    queryKey: [...keyOf(payer.clientId), 'transactions', payerQuery(payer)],
+    queryKey: [...moneyKey(payer.clientId), 'transactions', payerQuery(payer)],
     refetchInterval: untilReported(since),
     initialPageParam: '',
     getNextPageParam: ({ nextCursor }: Schemas['WalletTransactions']) => nextCursor,
@@ -80,7 +80,7 @@ interface BillingChange {
 
 export const billingSettingsQuery = (clientId: string) =>
   queryOptions({
-    queryKey: [...keyOf(clientId), 'settings'],
+    queryKey: [...moneyKey(clientId), 'settings'],
     queryFn: () =>
       unwrap(
         api.GET('/api/v1/apps/{clientId}/billing/settings', { params: { path: { clientId } } }),
@@ -107,7 +107,7 @@ export const useUpdateBillingSettings = <Input>(
 
 export const overageQuery = (clientId: string) =>
   queryOptions({
-    queryKey: [...keyOf(clientId), 'overage'],
+    queryKey: [...moneyKey(clientId), 'overage'],
     queryFn: () =>
       unwrap(
         api.GET('/api/v1/apps/{clientId}/billing/overage', { params: { path: { clientId } } }),
@@ -224,7 +224,7 @@ export function useInvoiceChanges(clientId: string, invoiceId: string) {
     ['invoice', clientId],
     ['invoices', clientId],
     ['newest-invoices', clientId],
-    keyOf(clientId),
+    moneyKey(clientId),
   ]
   const url = '/api/v1/apps/{clientId}/billing/invoices/{invoiceId}' as const
   return {

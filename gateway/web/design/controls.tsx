@@ -1,7 +1,7 @@
 import { type ReactNode, useState } from 'react'
 import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
-import { MonthChoice, monthOf } from '../ui/month-choice.tsx'
+import { MonthChoice, formatUtcMonth } from '../ui/month-choice.tsx'
 import { type RangeSearch, toRange } from '../ui/usage/range.ts'
 import { RangePicker } from '../ui/usage/range-picker.tsx'
 
@@ -46,7 +46,7 @@ const Buttons = (): ReactNode => (
 )
 
 function Fields(): ReactNode {
-  const [month, setMonth] = useState(() => monthOf(Date.now()))
+  const [month, setMonth] = useState(() => formatUtcMonth(Date.now()))
   const [search, setSearch] = useState<RangeSearch>({ range: '7d' })
   return (
     <section className="card" aria-labelledby="fields">

@@ -8,7 +8,7 @@ import { formatCount, formatMicros } from '../ui/amounts.ts'
 import { Answer } from '../ui/answer.tsx'
 import { BarChart } from '../ui/bar-chart.tsx'
 import { Instant } from '../ui/instant.tsx'
-import { MonthChoice, monthOf } from '../ui/month-choice.tsx'
+import { MonthChoice, formatUtcMonth } from '../ui/month-choice.tsx'
 import { More } from '../ui/more.tsx'
 import { Name } from '../ui/name.tsx'
 import { Empty } from '../ui/states.tsx'
@@ -24,7 +24,7 @@ interface MonthProps {
 /** What the person spent in a UTC month: by day, by model, and call by call. */
 export function Spent({ clientId }: { clientId: string }): ReactNode {
   // The clock of a test app is not known here, so any month can be chosen.
-  const { month = monthOf(Date.now()) } = useSearch({ from })
+  const { month = formatUtcMonth(Date.now()) } = useSearch({ from })
   const navigate = useNavigate({ from })
   return (
     <>

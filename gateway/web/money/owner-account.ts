@@ -1,7 +1,7 @@
 import { queryOptions } from '@tanstack/react-query'
 import { useChange } from '../api/change.ts'
 import { type Schemas, api, unwrap } from '../api/client.ts'
-import { keyOf as moneyKey, leadBack, untilReported } from '../api/money.ts'
+import { moneyKey, leadBack, untilReported } from '../api/money.ts'
 
 export type OwnerAccount = Schemas['OwnerAccount']
 export type OwnerPlan = Schemas['OwnerPlan']

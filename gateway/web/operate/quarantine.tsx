@@ -18,7 +18,7 @@ import { Page } from '../ui/page.tsx'
 import { Empty } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
 import { LongTable } from '../ui/table/long-table.tsx'
-import { meaningOf } from './reasons.ts'
+import { explainReason } from './reasons.ts'
 import { type BulkRedrive, useBulkRedrive } from './bulk-redrive.ts'
 import { BulkReport, RedriveAll } from './redrive-all.tsx'
 
@@ -106,7 +106,7 @@ const Reasons = ({ waiting, bulk }: ReasonsProps): ReactNode => (
                 <Link to="/operate/quarantine" search={{ reason }}>
                   {reason}
                 </Link>
-                <small className="soft">{meaningOf(reason)}</small>
+                <small className="soft">{explainReason(reason)}</small>
               </th>
               <td className="number">{formatInteger(events)}</td>
               <td className="number">

@@ -10,7 +10,7 @@ import { Instant } from '../ui/instant.tsx'
 import { Page } from '../ui/page.tsx'
 import { TableBox } from '../ui/table-box.tsx'
 import { Decisions } from './decisions.tsx'
-import { meaningOf } from './reasons.ts'
+import { explainReason } from './reasons.ts'
 
 type Sample = Schemas['QuarantineSample']
 
@@ -37,7 +37,7 @@ const Facts = ({ event }: { event: Sample }): ReactNode => (
   <section className="card" aria-label="Event">
     <p>
       <strong>{event.reason}</strong>: {event.detail}{' '}
-      <span className="soft">{meaningOf(event.reason)}</span>
+      <span className="soft">{explainReason(event.reason)}</span>
     </p>
     <dl className="facts">
       <Fact name="State">

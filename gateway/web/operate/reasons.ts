@@ -24,7 +24,7 @@ const meanings: Readonly<Record<string, string>> = {
   rejected_by_database: 'The database refused the ticket.',
 }
 
-export const meaningOf = (reason: string): string => meanings[reason] ?? ''
+export const explainReason = (reason: string): string => meanings[reason] ?? ''
 
 /** Events that lack only a user can be assigned to one. */
 export const isAttributable = (reason: string): boolean =>

@@ -12,7 +12,7 @@ import { Days } from '../ui/usage/days.tsx'
 import { useAppNow } from '../ui/usage/now.ts'
 import { toRange } from '../ui/usage/range.ts'
 import { RangeDates, RangePicker } from '../ui/usage/range-picker.tsx'
-import { rangeOf } from '../ui/usage/search.ts'
+import { pickRange } from '../ui/usage/search.ts'
 import { Totals } from '../ui/usage/totals.tsx'
 import { Attention } from './attention.tsx'
 import { SetupHint } from './setup-hint.tsx'
@@ -34,7 +34,7 @@ export function Overview(): ReactNode {
       </Page>
     )
   const range = toRange(search, now)
-  const kept = rangeOf(search)
+  const kept = pickRange(search)
   const { figure = 'tickets' } = search
   return (
     <Page

@@ -8,7 +8,7 @@ import { Instant } from '../ui/instant.tsx'
 import { Failure, Loading } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
 import { useAppNow } from '../ui/usage/now.ts'
-import { dayOf } from '../ui/usage/range.ts'
+import { formatUtcDay } from '../ui/usage/range.ts'
 import { TrialChart } from './trial-chart.tsx'
 
 const dayMs = 86_400_000
@@ -28,8 +28,8 @@ export function TryPlan({ clientId, terms }: TryPlanProps): ReactNode {
 function Trial({ clientId, terms, now }: TryPlanProps & { readonly now: number }): ReactNode {
   const search = useSearch({ strict: false })
   const navigate = useNavigate()
-  const [from, setFrom] = useState(search.from ?? dayOf(now - 30 * dayMs))
-  const [to, setTo] = useState(search.to ?? dayOf(now + dayMs))
+  const [from, setFrom] = useState(search.from ?? formatUtcDay(now - 30 * dayMs))
+  const [to, setTo] = useState(search.to ?? formatUtcDay(now + dayMs))
   const trial = useWhatIf(clientId)
   const isOlder = JSON.stringify(trial.variables?.plan) !== JSON.stringify(terms)
   return (
@@ -85,7 +85,10 @@ function Trial({ clientId, terms, now }: TryPlanProps & { readonly now: number }
 function lastMonth(now: number): { first: string; next: string } {
   const date = new Date(now)
   const [year, month] = [date.getUTCFullYear(), date.getUTCMonth()]
-  return { first: dayOf(Date.UTC(year, month - 1)), next: dayOf(Date.UTC(year, month)) }
+  return {
+    first: formatUtcDay(Date.UTC(year, month - 1)),
+    next: formatUtcDay(Date.UTC(year, month)),
+  }
 }
 
 const figures = [

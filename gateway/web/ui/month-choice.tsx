@@ -2,7 +2,7 @@ import { type ReactNode, useState } from 'react'
 import { Button } from './button.tsx'
 
 /** The UTC month of an instant in Unix milliseconds. */
-export const monthOf = (at: number): string => new Date(at).toISOString().slice(0, 7)
+export const formatUtcMonth = (at: number): string => new Date(at).toISOString().slice(0, 7)
 
 interface MonthChoiceProps {
   readonly month: string

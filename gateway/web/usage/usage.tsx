@@ -11,7 +11,7 @@ import { Days } from '../ui/usage/days.tsx'
 import { useAppNow } from '../ui/usage/now.ts'
 import { type Range, toDates, toRange, widen } from '../ui/usage/range.ts'
 import { RangeDates, RangePicker } from '../ui/usage/range-picker.tsx'
-import { type UsageSearch, rangeOf, withRange } from '../ui/usage/search.ts'
+import { type UsageSearch, pickRange, withRange } from '../ui/usage/search.ts'
 import { RowPages, ShareTable } from '../ui/usage/share-table.tsx'
 import { Totals } from '../ui/usage/totals.tsx'
 import { Live } from './live.tsx'
@@ -54,7 +54,7 @@ export function Usage(): ReactNode {
         }}
       />
       <Totals clientId={clientId} range={range} user={user} />
-      <Live clientId={clientId} user={user} search={rangeOf(search)} />
+      <Live clientId={clientId} user={user} search={pickRange(search)} />
       <Days
         clientId={clientId}
         range={range}
@@ -163,7 +163,7 @@ function Rows({
   return (
     <Answer query={usage}>
       {(data) => {
-        const rows = toRows(by, data, { clientId, search: rangeOf(search) }).filter(
+        const rows = toRows(by, data, { clientId, search: pickRange(search) }).filter(
           ({ sums }) => sums.requestCount > 0,
         )
         if (rows.length === 0) return <Empty>No ticket was signed in this range.</Empty>

@@ -7,7 +7,7 @@ import { Micros } from '../ui/amount.tsx'
 import { formatCount } from '../ui/amounts.ts'
 import { Answer } from '../ui/answer.tsx'
 import { TransactionTable } from '../ui/money/transaction-table.tsx'
-import { MonthChoice, monthOf } from '../ui/month-choice.tsx'
+import { MonthChoice, formatUtcMonth } from '../ui/month-choice.tsx'
 import { More } from '../ui/more.tsx'
 import { Empty, Loading } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
@@ -53,7 +53,11 @@ function Transactions({ user }: { user: UserRef }): ReactNode {
 
 function Charges({ user }: { user: UserRef }): ReactNode {
   const now = useAppNow(user.clientId)
-  return now === undefined ? <Loading rows={6} /> : <Days user={user} present={monthOf(now)} />
+  return now === undefined ? (
+    <Loading rows={6} />
+  ) : (
+    <Days user={user} present={formatUtcMonth(now)} />
+  )
 }
 
 function Days({ user, present }: { user: UserRef; present: string }): ReactNode {

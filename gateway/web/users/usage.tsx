@@ -7,7 +7,7 @@ import { ExactDollars } from '../ui/amount.tsx'
 import { formatCount } from '../ui/amounts.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Instant } from '../ui/instant.tsx'
-import { MonthChoice, monthOf } from '../ui/month-choice.tsx'
+import { MonthChoice, formatUtcMonth } from '../ui/month-choice.tsx'
 import { More } from '../ui/more.tsx'
 import { Name } from '../ui/name.tsx'
 import { Empty, Loading } from '../ui/states.tsx'
@@ -20,7 +20,7 @@ const from = '/$clientId/users/$externalUserId'
 /** The tickets or sessions of a user in a UTC month, and the explanation of one ticket. */
 export function Usage({ user }: { user: UserRef }): ReactNode {
   const now = useAppNow(user.clientId)
-  return now === undefined ? <Loading /> : <Months user={user} present={monthOf(now)} />
+  return now === undefined ? <Loading /> : <Months user={user} present={formatUtcMonth(now)} />
 }
 
 function Months({ user, present }: { user: UserRef; present: string }): ReactNode {

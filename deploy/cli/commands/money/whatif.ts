@@ -6,7 +6,7 @@ import { action, createCommand } from '../../command.ts'
 import { readJsonFile } from '../../read-file.ts'
 import { dollars } from '../../money.ts'
 import { app, required, toggle } from '../../options.ts'
-import { type Column, cellsOf, table } from '../../output.ts'
+import { type Column, formatCells, table } from '../../output.ts'
 
 export const whatif = createCommand('whatif', {
   summary: 'replays booked tickets against draft plans',
@@ -70,7 +70,7 @@ const rowsOf = ({ plans, total }: WhatIf): WhatIfRow[] =>
   total ? [...plans, { ...total, plan: '(all)' }] : plans
 
 const csvOf = (whatIf: WhatIf): string[] =>
-  cellsOf(rowsOf(whatIf), csvColumns).map((cells) => cells.map(csvCell).join(','))
+  formatCells(rowsOf(whatIf), csvColumns).map((cells) => cells.map(csvCell).join(','))
 
 // A spreadsheet treats text with such a start as a formula. Negative amounts are safe.
 const csvCell = (cell: string): string => {

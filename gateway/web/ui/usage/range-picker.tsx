@@ -14,9 +14,9 @@ import {
   type Range,
   type RangeSearch,
   type Span,
-  dayOf,
+  formatUtcDay,
   parseRangeSearch,
-  presetOf,
+  findPreset,
   presets,
 } from './range.ts'
 
@@ -39,7 +39,7 @@ interface RangePickerProps {
 
 /** Chooses the range of a view. With the focus inside, the keys 1 to 8 choose a preset, C days. */
 export function RangePicker({ search, range, onChoose }: RangePickerProps): ReactNode {
-  const preset = presetOf(search)
+  const preset = findPreset(search)
   const [isOpen, setIsOpen] = useState(preset === undefined)
   const choose = (chosen: Preset): void => {
     setIsOpen(false)
@@ -91,8 +91,8 @@ interface DaysProps {
 
 /** A form for the first and the last day. */
 function Days({ range: { current }, onChoose }: DaysProps): ReactNode {
-  const [from, setFrom] = useState(dayOf(current.start))
-  const [to, setTo] = useState(dayOf(current.end - 1))
+  const [from, setFrom] = useState(formatUtcDay(current.start))
+  const [to, setTo] = useState(formatUtcDay(current.end - 1))
   const first = useRef<HTMLInputElement>(null)
   useEffect(() => first.current?.focus(), [])
   const show = (event: FormEvent): void => {

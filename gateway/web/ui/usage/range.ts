@@ -50,12 +50,12 @@ export function parseRangeSearch({ range, from, to }: Record<string, unknown>): 
 }
 
 /** The preset of a range; undefined for chosen days. */
-export const presetOf = ({ range, from }: RangeSearch): Preset | undefined =>
+export const findPreset = ({ range, from }: RangeSearch): Preset | undefined =>
   range ?? (from === undefined ? defaultPreset : undefined)
 
 /** Returns the range of an address as of `now`. */
 export function toRange(search: RangeSearch, now: number): Range {
-  const preset = presetOf(search)
+  const preset = findPreset(search)
   if (preset === undefined) return chosenDays(search.from ?? '', search.to ?? '', now)
   const rolling = rollingMs.get(preset)
   if (rolling !== undefined) {
@@ -85,7 +85,7 @@ export const widen = ({ start, end }: Span): Span => ({
 })
 
 /** The UTC day of an instant. */
-export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
+export const formatUtcDay = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
 
 /** The UTC days that a span touches. */
 export const countDays = ({ start, end }: Span): number =>
@@ -128,5 +128,5 @@ const lastMonth = (now: number): Range => ({
 function isDay(value: unknown): value is string {
   if (typeof value !== 'string' || !/^\d{4}-\d{2}-\d{2}$/.test(value)) return false
   const ms = Date.parse(value)
-  return !Number.isNaN(ms) && dayOf(ms) === value
+  return !Number.isNaN(ms) && formatUtcDay(ms) === value
 }

@@ -37,7 +37,7 @@ export const toText = (value: unknown): string | undefined =>
   ['string', 'number', 'boolean'].includes(typeof value) && value !== '' ? String(value) : undefined
 
 /** The part of an address that is its range. */
-export const rangeOf = ({ range, from, to }: RangeSearch): RangeSearch => ({
+export const pickRange = ({ range, from, to }: RangeSearch): RangeSearch => ({
   ...(range && { range }),
   ...(from !== undefined && { from }),
   ...(to !== undefined && { to }),
