@@ -23,6 +23,7 @@ import type { GatewayConfig } from './config.ts'
 import { type Core, connectCore } from './core/client.ts'
 import type { App } from './http/app.ts'
 import type { RequestBounds } from './http/bounds.ts'
+import type { OwnSettings } from '../core/lib/settings/redacted.ts'
 import { createCors } from './http/cors.ts'
 import { createListener } from './http/listener.ts'
 import { createHttpMetrics } from './http/metrics.ts'
@@ -44,6 +45,8 @@ export interface GatewayDeps {
   readonly adminPort?: number | undefined
   /** Whether core runs the simulated payment processor. Its pages are then served. */
   readonly hasSimulatedProcessor?: boolean | undefined
+  /** The settings of this process, for platform admins. */
+  readonly settings?: OwnSettings | undefined
   /** Limits on slow and large requests; for tests. */
   readonly bounds?: RequestBounds
 }
@@ -157,11 +160,12 @@ function createParts(config: GatewayConfig, deps: GatewayDeps) {
     const logins = { loginProvider, devices, counters, loginStates: signedFor('login state') }
     const access = { trustedProxyHops, ingestSecret, limits }
     const { webhook, webhookSecrets, adminPort, hasSimulatedProcessor } = deps
+    const ownSettings = deps.settings
     const pages = { adminPort, hasSimulatedProcessor }
     const settings = { tokenAlg, validateV2, ...pages, ...access, ...logins }
     const edgeUrl = builderEdge?.url
     const signer = { webhook, webhookSecrets }
-    await platformRoutes(platform, { ...shared, ...settings, ...signer, edgeUrl })
+    await platformRoutes(platform, { ...shared, ...settings, ...signer, edgeUrl, ownSettings })
     await builderRoutes(builder, shared)
     if (internet && edgeUrl !== undefined)
       edgeRoutes(internet, { ...shared, tokenAlg, edgeUrl, corsOrigins: edgeOrigins })

@@ -11,6 +11,8 @@ export interface Setting {
   readonly name: string
   readonly meaning: string
   readonly value: string
+  /** The default; empty without one. */
+  readonly fallback: string
   /** `environment`, `default`, `unset`, or the path of a file. */
   readonly source: string
   readonly secret: boolean
@@ -60,7 +62,8 @@ export function createEnvReader(
     const secret = spec.secret ?? false
     liveNames?.add(name)
     const reloads = liveNames !== null
-    settings.push({ name, meaning: spec.meaning, value: value ?? '', source, secret, reloads })
+    const { meaning, fallback = '' } = spec
+    settings.push({ name, meaning, value: value ?? '', fallback, source, secret, reloads })
     return value
   }
 

@@ -9,6 +9,7 @@ import { onReloadSignal } from './settings/reload.ts'
 import { readAdminHost, readLogLevel } from './settings/shared.ts'
 import { readTelemetry } from './telemetry/config.ts'
 import { openTelemetry } from './telemetry/open.ts'
+import type { OwnSettings } from './settings/redacted.ts'
 import { unknownSettings } from './settings/unknown.ts'
 
 export interface Running {
@@ -24,7 +25,12 @@ export interface ProcessSpec<Config> {
   readonly read: (env: EnvReader) => Config
   readonly start: (
     config: Config,
-    deps: { log: Log; metrics: Metrics; adminPort: number | undefined },
+    deps: {
+      log: Log
+      metrics: Metrics
+      adminPort: number | undefined
+      settings: OwnSettings
+    },
   ) => Promise<Running>
 }
 
@@ -52,7 +58,12 @@ export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<voi
   const metrics = createMetrics(spec.name)
   const stopTelemetry = await openTelemetry(telemetry, { metrics, log })
   const running = await spec
-    .start(config, { log, metrics, adminPort: localPort(adminHost, adminPort) })
+    .start(config, {
+      log,
+      metrics,
+      adminPort: localPort(adminHost, adminPort),
+      settings: { process: spec.name, list: () => env.settings },
+    })
     .catch((error: unknown) => fail(toMessages(error)))
   const admin = await listen(createAdminServer({ metrics: [metrics], ready: running.ready }), {
     host: adminHost,

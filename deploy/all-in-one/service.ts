@@ -107,9 +107,12 @@ async function prepare(environment: Env) {
   applyPortBase(env)
   await choosePorts(env)
   nameEdge(env)
-  const settings = readSettings(env)
+  const names = ['DATABASE_URL', ...Object.keys(env)]
+  const generated = names.filter((name) => variables[name] === undefined)
+  const settings = readSettings(env, generated)
   await requireFreePorts(env, settings.reader.settings)
-  const read = (later: Env) => readSettings(reloadedEnv(later, { env, variables })).reader
+  const read = (later: Env) =>
+    readSettings(reloadedEnv(later, { env, variables }), generated).reader
   return { dataDir, env, settings, read }
 }
 
@@ -146,7 +149,8 @@ async function startDatabase({ dataDir, log, stopping }: Context): Promise<strin
 async function startProcesses(settings: Settings, { log, stopping }: Context) {
   const metrics = createMetrics('all-in-one')
   stopping.add('telemetry', await openTelemetry(settings.telemetry, { metrics, log }))
-  const core = await startCore(settings.core, { log: log.child({ process: 'core' }), metrics })
+  const deps = { metrics, settings: settings.own }
+  const core = await startCore(settings.core, { ...deps, log: log.child({ process: 'core' }) })
   stopping.add('core', core.stop)
   const withCoreTarget = <T extends { readonly core: object }>(config: T) => ({
     ...config,
@@ -158,8 +162,8 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
   })
   stopping.add('sidecar', sidecar.stop)
   const gateway = await startGateway(withCoreTarget(settings.gateway), {
+    ...deps,
     log: log.child({ process: 'gateway' }),
-    metrics,
     webhook: sidecar.webhook,
     webhookSecrets: settings.sidecar.webhookSecrets,
     adminPort: localPort(settings.adminHost, settings.adminPort),

@@ -1,6 +1,7 @@
 import { readCoreConfig } from '../../core/config.ts'
 import { type Env, createEnvReader } from '../../core/lib/env.ts'
 import { readCoreAddress } from '../../core/lib/core-link/address.ts'
+import type { OwnSettings } from '../../core/lib/settings/redacted.ts'
 import { readAdminHost, readLogLevel } from '../../core/lib/settings/shared.ts'
 import { readTelemetry } from '../../core/lib/telemetry/config.ts'
 import { readGatewayConfig } from '../../gateway/config.ts'
@@ -17,12 +18,13 @@ export type Settings = ReturnType<typeof readSettings>
 
 /**
  * Reads the settings of all three processes; throws all problems at once. Without DATABASE_URL, the
- * address of the embedded database replaces `postgres://embedded` later.
+ * address of the embedded database replaces `postgres://embedded` later. `generated` are the variables that
+ * `npm start` adds.
  */
-export function readSettings(env: Env) {
+export function readSettings(env: Env, generated: readonly string[] = []) {
   const reader = createEnvReader(
     { DATABASE_URL: 'postgres://embedded', ...env },
-    { isEmbedded: true },
+    { isEmbedded: true, files: Object.fromEntries(generated.map((name) => [name, 'npm start'])) },
   )
   const settings = {
     core: readCoreConfig(reader),
@@ -32,6 +34,7 @@ export function readSettings(env: Env) {
     ...readPorts(reader),
     adminHost: readAdminHost(reader),
     reader,
+    own: { process: 'all-in-one', list: () => reader.settings } satisfies OwnSettings,
     telemetry: readTelemetry(reader, 'all-in-one'),
     logLevel: reader.live(() => readLogLevel(reader)),
   }

@@ -111,6 +111,7 @@ const startSettings = (env: Env): Setting[] => [
   {
     name: 'TOLLGATE_CONFIG',
     value: env['TOLLGATE_CONFIG'] ?? 'tollgate.yaml',
+    fallback: 'tollgate.yaml',
     secret: false,
     reloads: false,
     source: env['TOLLGATE_CONFIG'] ? 'environment' : 'default',
@@ -119,6 +120,7 @@ const startSettings = (env: Env): Setting[] => [
   {
     name: 'TOLLGATE_DATA_DIR',
     value: resolveDataDir(env),
+    fallback: resolveDataDir({}),
     secret: false,
     reloads: false,
     source: env['TOLLGATE_DATA_DIR'] ? 'environment' : 'default',

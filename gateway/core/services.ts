@@ -39,6 +39,7 @@ import { DiscoveryService } from '../../proto/gen/es/tollgate/plans/v1/discovery
 import { PlanService } from '../../proto/gen/es/tollgate/plans/v1/plans_pb.ts'
 import { SubscriptionService } from '../../proto/gen/es/tollgate/plans/v1/subscriptions_pb.ts'
 import { ReadinessService } from '../../proto/gen/es/tollgate/shared/v1/readiness_pb.ts'
+import { SettingService } from '../../proto/gen/es/tollgate/shared/v1/settings_pb.ts'
 import { DecisionService } from '../../proto/gen/es/tollgate/signer/v1/decisions_pb.ts'
 import {
   AppSecretService,
@@ -92,6 +93,7 @@ export const services = {
   receipts: ReceiptService,
   registrations: RegistrationService,
   simulatedProcessor: SimulatedProcessorService,
+  settings: SettingService,
   signers: SignersService,
   subscriptions: SubscriptionService,
   testClock: TestClockService,

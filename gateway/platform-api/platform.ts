@@ -1,4 +1,5 @@
 import type { Reloadable } from '../../core/lib/settings/reloadable.ts'
+import type { OwnSettings } from '../../core/lib/settings/redacted.ts'
 import { Type } from 'typebox'
 import type { App } from '../http/app.ts'
 import { get } from '../http/endpoint.ts'
@@ -31,6 +32,7 @@ import { statementRoutes } from './billing/statements.ts'
 import { testClockRoutes } from './billing/test-clock.ts'
 import { walletRoutes } from './billing/wallet.ts'
 import { whatIfRoutes } from './billing/what-if.ts'
+import { configurationRoutes } from './operate/configuration.ts'
 import { meRoutes } from './me/me.ts'
 import { operateRoutes } from './operate/operate.ts'
 import { collectDocuments, documentRoutes } from './docs/docs.ts'
@@ -77,6 +79,8 @@ export interface PlatformDeps extends ListenerDeps, PagesDeps {
   readonly validateV2?: boolean | undefined
   readonly ingestSecret?: Reloadable<string | undefined>
   readonly adminPort?: number | undefined
+  /** The settings of this process, for platform admins. */
+  readonly ownSettings?: OwnSettings | undefined
 }
 
 /** Adds all routes of the platform API's listener. */
@@ -94,6 +98,7 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
   validateRoutes(app, deps)
   ingestRoutes(app, deps)
   testCallRoutes(app, deps)
+  configurationRoutes(app, deps)
   errorPages(app, refusalHelp)
   await pageRoutes(app, deps)
   if (deps.webhook) webhookRoutes(app, deps.webhook, deps)

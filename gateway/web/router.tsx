@@ -273,6 +273,15 @@ const catalogue = createRoute({
   path: '/catalogue',
   component: lazyRouteComponent(() => import('./operate/catalogue.tsx'), 'Catalogue'),
 })
+const configuration = createRoute({
+  getParentRoute: () => operate,
+  path: '/configuration',
+  component: lazyRouteComponent(() => import('./operate/configuration.tsx'), 'Configuration'),
+  validateSearch: (search: Record<string, unknown>): { search?: string; set?: true } => ({
+    ...parseTextSearch(search),
+    ...(search['set'] === true && { set: true }),
+  }),
+})
 const ingest = createRoute({
   getParentRoute: () => operate,
   path: '/ingest',
@@ -350,6 +359,7 @@ const routeTree = root.addChildren([
     signers,
     ingest,
     catalogue,
+    configuration,
     holds,
     losses,
     differences,

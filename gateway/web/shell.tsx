@@ -185,6 +185,9 @@ const OperateLinks = (): ReactNode => (
         <Link to="/operate/signing-keys">Signing keys</Link>
       </li>
       <li>
+        <Link to="/operate/configuration">Configuration</Link>
+      </li>
+      <li>
         <a href="/mail">Mails</a>
       </li>
     </ul>

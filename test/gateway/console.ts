@@ -1,4 +1,5 @@
 import { silentLog } from '../../core/lib/log.ts'
+import type { OwnSettings } from '../../core/lib/settings/redacted.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import { startGateway } from '../../gateway/server.ts'
 import { serviceToken, startTestCore } from '../core/support.ts'
@@ -17,8 +18,13 @@ export interface RequestOptions {
 /** Starts the gateway with a real core. Checks every answer against the gateway's own document. */
 export async function startConsole({
   env,
+  settings,
   ...options
-}: { validateV2?: boolean; env?: Readonly<Record<string, string>> } = {}) {
+}: {
+  validateV2?: boolean
+  env?: Readonly<Record<string, string>>
+  settings?: OwnSettings
+} = {}) {
   const test = await startTestCore(env)
   const gateway = await startGateway(
     {
@@ -38,7 +44,7 @@ export async function startConsole({
         connections: { max: 10_000, maxPerAddress: null },
       },
     },
-    { log: silentLog(), metrics: createMetrics('gateway') },
+    { log: silentLog(), metrics: createMetrics('gateway'), settings },
   )
   const document = await documentOf(gateway.platformUrl, { of: 'console', ...options })
   const check = await documentChecker(document, { strict: true })

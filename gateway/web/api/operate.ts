@@ -176,6 +176,13 @@ export const useRotateSigningKeys = () =>
     unwrap(api.POST('/api/v1/internal/operate/signing-keys/rotate', { body: { force } })),
   )
 
+export type Configuration = Schemas['Configuration']
+
+export const configurationQuery = queryOptions({
+  queryKey: ['operate', 'configuration'],
+  queryFn: () => unwrap(api.GET('/api/v1/internal/operate/configuration')),
+})
+
 export type Catalog = Schemas['Catalog']
 
 export const catalogQuery = queryOptions({

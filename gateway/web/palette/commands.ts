@@ -105,6 +105,7 @@ const operatePages = [
   ['Checks', '/operate/checks'],
   ['Signers', '/operate/signers'],
   ['Signing keys', '/operate/signing-keys'],
+  ['Configuration', '/operate/configuration'],
 ] as const
 
 export const listOperate = (navigate: Navigate): Command[] => [

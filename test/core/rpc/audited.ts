@@ -229,6 +229,7 @@ export const audited: Readonly<Record<string, Audited>> = {
   'plans.v1.CatalogService/UpdateProfile': as('discovery_profile_updated'),
   'plans.v1.CatalogService/DeleteProfile': as('discovery_profile_deleted'),
   'shared.v1.AuditService/ExportAudit': 'reads',
+  'shared.v1.SettingService/ListSettings': 'reads',
   'shared.v1.ReadinessService/GetReadiness': 'reads',
   'shared.v1.SealingService/Rewrap': operator,
   'shared.v1.SealingService/CountSealed': 'reads',

@@ -22,6 +22,7 @@ const views = [
   'apps',
   'signers',
   'signing-keys',
+  'configuration',
 ].map((name) => `/operate/${name}`)
 const hostile = '<img src=x onerror=alert(1)>'
 
@@ -79,6 +80,24 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     })
     expect(refused).toBe(403)
     forgive(/403/)
+  })
+
+  it('show every setting and where it comes from, without secrets', async () => {
+    const page = await owner('/operate/configuration')
+    const rows = page.getByRole('region', { name: 'Table of settings' }).getByRole('row')
+    const pepper = rows.filter({ hasText: 'SECRET_PEPPERS' })
+    expect(await pepper.innerText()).toMatch(/secret[^]*\tnpm start\tset\tnone/)
+    expect(await page.content()).not.toContain(quickstart().webhookSecret)
+    const all = await rows.count()
+    await page.getByLabel('Search').fill('signing_ttl')
+    await expect.poll(() => rows.count()).toBeLessThan(all)
+    const found = rows.filter({ hasText: 'SIGNING_TTL_SECONDS' }).first()
+    expect(await found.innerText()).toMatch(/\tdefault\t(\d+)\t\1/)
+    expect(new URL(page.url()).search).toBe('?search=signing_ttl')
+    await page.reload()
+    await found.waitFor()
+    await page.getByLabel('Only settings that are set').check()
+    await page.getByText('No setting matches.').waitFor()
   })
 
   it('show the money that waits by reason, with the filter in the address', async () => {

@@ -27,6 +27,7 @@ import * as reconciliation from '../../../proto/gen/ts-proto/tollgate/billing/v1
 import * as discovery from '../../../proto/gen/ts-proto/tollgate/plans/v1/discovery.ts'
 import * as quarantine from '../../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import * as readiness from '../../../proto/gen/ts-proto/tollgate/shared/v1/readiness.ts'
+import * as settings from '../../../proto/gen/ts-proto/tollgate/shared/v1/settings.ts'
 import * as decisions from '../../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import * as signers from '../../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import * as balances from './balances.ts'
@@ -95,6 +96,7 @@ const services: ServiceDefinition[] = [
   outbox.OutboxServiceService,
   signers.SignersServiceService,
   readiness.ReadinessServiceService,
+  settings.SettingServiceService,
 ]
 
 /** Creates a server of core's services. RPCs without a script answer NOT_FOUND. */
