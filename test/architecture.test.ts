@@ -426,3 +426,36 @@ describe('comments', () => {
     expect(sections.filter(({ comment }) => !named.test(comment)).map(({ at }) => at)).toEqual([])
   })
 })
+
+describe('pages', () => {
+  // Figures, and what a reader looks up by name.
+  const references = ['alerts', 'chaos-report', 'cli', 'configuration', 'errors', 'rpc-roles']
+  const read = (path: string): string => readFileSync(join(root, path), 'utf8')
+  const pages = listFiles('docs').filter((path) => path.endsWith('.md'))
+  const above = (paths: readonly string[], max: number, count: (text: string) => number) =>
+    paths.map((path) => [path, count(read(path))] as const).filter(([, size]) => size > max)
+  const countWords = (text: string): number => text.split(/\s+/).filter(Boolean).length
+  const countLines = (text: string): number => text.split('\n').length - 1
+
+  it('have at most 1,500 words, if they explain', () => {
+    const explaining = pages.filter(
+      (path) => dirname(path) === 'docs' && !references.includes(basename(path, '.md')),
+    )
+    expect(explaining.length).toBeGreaterThan(50)
+    expect(above(explaining, 1500, countWords)).toEqual([])
+  })
+
+  it('have at most 200 words, if they are decisions', () => {
+    const decisions = pages.filter((path) => /^docs\/decisions\/\d/.test(path))
+    expect(decisions.length).toBeGreaterThan(60)
+    expect(above(decisions, 200, countWords)).toEqual([])
+  })
+
+  it('have at most 60 lines, if they are the README of a folder with code', () => {
+    const readmes = listFiles('core', 'gateway', 'sidecar').filter((path) =>
+      path.endsWith('README.md'),
+    )
+    expect(readmes.length).toBeGreaterThan(15)
+    expect(above(readmes, 60, countLines)).toEqual([])
+  })
+})
