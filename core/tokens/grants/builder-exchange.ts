@@ -13,7 +13,7 @@ import type { ClientCaller, M2mCaller } from '../../rpc/callers.ts'
 import type { Context } from '../../rpc/serve.ts'
 import { readLineage } from '../issuer/jwt.ts'
 import type { Subjects } from '../subjects.ts'
-import type { ExchangeAttempt, ExchangeAudit } from './exchange-audit.ts'
+import type { ExchangeAudit } from './exchange-audit.ts'
 import type { ForeignSubjects } from './foreign-subject.ts'
 import {
   type SignerSubject,
@@ -61,16 +61,9 @@ export function createBuilderExchange(deps: BuilderExchangeDeps) {
     context: Context,
   ): Promise<ExchangeBuilderTokenResponse> {
     const client = await clients.findPublic(request.clientId)
-    const anonymous: ExchangeAttempt = {
-      appId: client && client.appId,
-      action: 'app_oidc_token_exchange',
-      actor: { name: client?.clientId ?? 'unknown', context },
-      isAnonymous: true,
-    }
-    const caller = await authenticate(request, credentials).catch((error: unknown) => {
-      exchangeAudit.recordRefusal(anonymous, error)
-      throw error
-    })
+    const { anonymous, caller } = await exchangeAudit.begin(client, context, () =>
+      authenticate(request, credentials),
+    )
     const actor = { name: caller?.m2mClientId ?? anonymous.actor.name, context }
     const attempt = { ...anonymous, actor, isAnonymous: caller === null }
     return exchangeAudit.record(attempt, (decided) =>

@@ -1,5 +1,7 @@
 import { Counter } from 'prom-client'
 import { DomainError } from '../../../proto/errors.ts'
+import type { PublicClient } from '../../identity/apps/clients.ts'
+import type { Context } from '../../rpc/serve.ts'
 import { type Actor, type AuditEntry, auditAll } from '../../shared/audit.ts'
 import { createBatchWriter } from '../../shared/batch-writer.ts'
 import type { AppId } from '../../shared/ids.ts'
@@ -88,7 +90,30 @@ export function createExchangeAudit({ pool, log, metrics, now }: Shared) {
     }
   }
 
-  return { record, recordRefusal }
+  /**
+   * Authenticates the caller of a token exchange. Until then the attempt is the named client's,
+   * anonymously. A refusal is recorded for it.
+   */
+  async function begin<Caller>(
+    client: Pick<PublicClient, 'appId' | 'clientId'> | null,
+    context: Context,
+    authenticate: () => Promise<Caller>,
+  ): Promise<{ anonymous: ExchangeAttempt; caller: Caller }> {
+    const anonymous: ExchangeAttempt = {
+      appId: client && client.appId,
+      action: 'app_oidc_token_exchange',
+      actor: { name: client?.clientId ?? 'unknown', context },
+      isAnonymous: true,
+    }
+    try {
+      return { anonymous, caller: await authenticate() }
+    } catch (error) {
+      recordRefusal(anonymous, error)
+      throw error
+    }
+  }
+
+  return { begin, record, recordRefusal }
 }
 
 export type ExchangeAudit = ReturnType<typeof createExchangeAudit>

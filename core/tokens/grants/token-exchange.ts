@@ -63,16 +63,9 @@ export function createTokenExchange(deps: Deps) {
   ): Promise<ExchangeTokenResponse> {
     const app = request.clientId === undefined ? null : { clientId: request.clientId }
     const client = app && (await clients.findPublic(app.clientId))
-    const anonymous: ExchangeAttempt = {
-      appId: client && client.appId,
-      action: 'app_oidc_token_exchange',
-      actor: { name: client?.clientId ?? 'unknown', context },
-      isAnonymous: true,
-    }
-    const caller = await authenticate(request, credentials).catch((error: unknown) => {
-      exchangeAudit.recordRefusal(anonymous, error)
-      throw error
-    })
+    const { anonymous, caller } = await exchangeAudit.begin(client, context, () =>
+      authenticate(request, credentials),
+    )
     const attempt = caller
       ? {
           ...anonymous,
