@@ -14,7 +14,7 @@ import {
   required,
   spendRefusal,
 } from '../schemas.ts'
-import { asOf, refuseOtherUser } from './query.ts'
+import { type Address, addresses, asOf, refuseOtherUser } from './query.ts'
 
 const Balance = named(
   Type.Object({
@@ -35,12 +35,6 @@ const Balance = named(
   'Balance',
 )
 
-interface Address {
-  readonly url: string
-  readonly operationId: string
-  readonly successor?: string
-}
-
 const BalanceQuery = Type.Object({ externalUserId: required('Whose balance.'), asOf })
 
 /**
@@ -49,24 +43,13 @@ const BalanceQuery = Type.Object({ externalUserId: required('Whose balance.'), a
  */
 export function balanceRoutes(app: App): void {
   addSchemas(app, [Balance])
-  const url = '/api/v1/builder/apps/:clientId/usage/balance'
-  readBalance(app, { url, operationId: 'getBalance' })
-  readBalance(app, {
-    url: '/api/v1/apps/:clientId/usage/balance',
-    operationId: 'getBalanceAlias',
-    successor: url,
-  })
+  for (const address of addresses('usage/balance', 'getBalance')) readBalance(app, address)
   readOwnBalance(app)
 }
 
-function readBalance(app: App, { url, operationId, successor }: Address): void {
+function readBalance(app: App, address: Address): void {
   get({
-    url,
-    guard: { kind: 'm2m_basic' },
-    limit: 'failures',
-    metered: true,
-    ...(successor === undefined ? { members: 'read' as const } : { successor }),
-    operationId,
+    ...address,
     summary: "A user's balance",
     description:
       'Returns what one user may still spend, now or, with asOf, at a past instant. remainingUsdMicros is the balance minus the money held for running calls, and hasAccess is true if it is above 0. canSpend is also true if the user may spend on credit; it is absent with asOf.',

@@ -2,7 +2,25 @@ import { Type } from 'typebox'
 import { DomainError } from '../../../proto/errors.ts'
 import { oneOf, required, text } from '../schemas.ts'
 
-/** Query parameters shared by the usage routes. */
+/** Rules and query parameters shared by the usage routes. */
+
+const read = { guard: { kind: 'm2m_basic' }, limit: 'failures', metered: true } as const
+
+/** Returns the rules of an app's figures at their current and their deprecated address. */
+export function addresses(path: 'usage' | 'usage/balance', operationId: string) {
+  const url = `/api/v1/builder/apps/:clientId/${path}`
+  return [
+    { ...read, url, operationId, members: 'read' },
+    {
+      ...read,
+      url: `/api/v1/apps/:clientId/${path}`,
+      operationId: `${operationId}Alias`,
+      successor: url,
+    },
+  ] as const
+}
+
+export type Address = ReturnType<typeof addresses>[number]
 
 const groupings = [
   'none',

@@ -11,6 +11,8 @@ import { get } from '../../http/endpoint.ts'
 import { addSchemas, ref } from '../../http/schemas.ts'
 import { AppParams, text } from '../schemas.ts'
 import {
+  type Address,
+  addresses,
   refuseOtherUser,
   withCurrency,
   toQuery,
@@ -33,30 +35,13 @@ const UsageQuery = Type.Object({
 /** Aggregated usage: of an app, at the current and the deprecated path, and of the token's user. */
 export function usageRoutes(app: App): void {
   addSchemas(app, [Usage])
-  const url = '/api/v1/builder/apps/:clientId/usage'
-  readUsage(app, { url, operationId: 'getUsage' })
-  readUsage(app, {
-    url: '/api/v1/apps/:clientId/usage',
-    operationId: 'getUsageAlias',
-    successor: url,
-  })
+  for (const address of addresses('usage', 'getUsage')) readUsage(app, address)
   readOwnUsage(app)
 }
 
-interface Address {
-  readonly url: string
-  readonly operationId: string
-  readonly successor?: string
-}
-
-function readUsage(app: App, { url, operationId, successor }: Address): void {
+function readUsage(app: App, address: Address): void {
   get({
-    url,
-    guard: { kind: 'm2m_basic' },
-    limit: 'failures',
-    metered: true,
-    ...(successor === undefined ? { members: 'read' as const } : { successor }),
-    operationId,
+    ...address,
     summary: 'Aggregated usage of the app',
     description:
       'Returns the totals of a range of time and the rows of the grouping groupBy, which add up to the totals. Without dates the range includes all usage.',
