@@ -12,7 +12,7 @@ import { Instant } from '../ui/instant.tsx'
 import { InvoiceStatus, reasonNames } from '../ui/money/invoice-status.tsx'
 import { Name } from '../ui/name.tsx'
 import { Page } from '../ui/page.tsx'
-import { UserChoice } from '../ui/search/user-choice.tsx'
+import { SearchForm } from '../ui/search/search-form.tsx'
 import { Empty } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
 import { type InvoicesSearch, payers } from './search.ts'
@@ -64,11 +64,12 @@ function Chosen({ clientId, payer }: ChosenProps): ReactNode {
         ))}
       </nav>
       {payer === 'users' && (
-        <UserChoice
+        <SearchForm
           key={user}
-          user={user}
-          onChoose={(chosen) =>
-            void navigate({ search: { payer, ...(chosen !== undefined && { user: chosen }) } })
+          label="User (external id)"
+          value={user ?? ''}
+          onSearch={(chosen) =>
+            void navigate({ search: { payer, ...(chosen !== '' && { user: chosen }) } })
           }
         />
       )}

@@ -12,7 +12,7 @@ import { useRights } from '../api/rights.ts'
 import { Answer } from '../ui/answer.tsx'
 import { WalletCard } from '../ui/money/wallet-card.tsx'
 import { Page } from '../ui/page.tsx'
-import { UserChoice } from '../ui/search/user-choice.tsx'
+import { SearchForm } from '../ui/search/search-form.tsx'
 import { Empty } from '../ui/states.tsx'
 import { Ceiling } from './ceiling.tsx'
 import { Changes } from './changes.tsx'
@@ -38,10 +38,11 @@ export function Money(): ReactNode {
             <Connection processor={data} canOwn={canOwn} />
             {!data.isPlatformOwned && <WhoPays processor={data} canOwn={canOwn} />}
             {data.billingMode === 'merchant' && (
-              <UserChoice
+              <SearchForm
                 key={externalUserId}
-                user={externalUserId}
-                onChoose={(user) => void navigate({ search: user === undefined ? {} : { user } })}
+                label="User (external id)"
+                value={externalUserId ?? ''}
+                onSearch={(user) => void navigate({ search: user === '' ? {} : { user } })}
               />
             )}
             <PaidBy processor={data} payer={{ clientId, externalUserId }} canEdit={canEdit} />

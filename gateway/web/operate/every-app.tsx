@@ -1,13 +1,13 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
-import { type ReactNode, useState } from 'react'
+import type { ReactNode } from 'react'
 import { type EveryApp as App, everyAppQuery } from '../api/every-app.ts'
 import { Answer } from '../ui/answer.tsx'
-import { Button } from '../ui/button.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { More } from '../ui/more.tsx'
 import { Name } from '../ui/name.tsx'
 import { Page } from '../ui/page.tsx'
+import { SearchForm } from '../ui/search/search-form.tsx'
 import { Empty } from '../ui/states.tsx'
 import { LongTable } from '../ui/table/long-table.tsx'
 
@@ -41,30 +41,14 @@ export function EveryApp(): ReactNode {
 
 function Search({ search }: { search: string }): ReactNode {
   const navigate = useNavigate({ from: '/operate/apps' })
-  const [text, setText] = useState(search)
-  const show = (next: string): void =>
-    void navigate({ search: next === '' ? {} : { search: next } })
   return (
-    <form
-      className="row"
-      role="search"
-      onSubmit={(event) => {
-        event.preventDefault()
-        show(text.trim())
-      }}
-    >
-      <label>
-        Part of a name, or a client id
-        <input
-          type="search"
-          maxLength={200}
-          value={text}
-          onChange={(event) => setText(event.target.value)}
-        />
-      </label>
-      <Button type="submit">Search</Button>
-      {search !== '' && <Button onClick={() => show('')}>Show all</Button>}
-    </form>
+    <SearchForm
+      label="Part of a name, or a client id"
+      value={search}
+      action="Search"
+      clear="Show all"
+      onSearch={(next) => void navigate({ search: next === '' ? {} : { search: next } })}
+    />
   )
 }
 

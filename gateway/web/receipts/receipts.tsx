@@ -3,8 +3,8 @@ import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
 import { findRoot, issuerQuery, receiptQuery } from '../api/receipts.ts'
 import { Answer } from '../ui/answer.tsx'
-import { Button } from '../ui/button.tsx'
 import { Page } from '../ui/page.tsx'
+import { SearchForm } from '../ui/search/search-form.tsx'
 import { Empty, Failure } from '../ui/states.tsx'
 import { checkReceipt } from '../../../proto/receipts/check.ts'
 import { readKeys, readReceipt } from '../../../proto/receipts/document.ts'
@@ -35,22 +35,13 @@ export function Receipts(): ReactNode {
 /** Gets the receipt of a ticket by the ticket's event id, which the address has. */
 function Choice({ ticket }: { ticket: string | undefined }): ReactNode {
   const navigate = useNavigate({ from })
-  const [text, setText] = useState(ticket ?? '')
   return (
-    <form
-      className="row"
-      onSubmit={(event) => {
-        event.preventDefault()
-        const wanted = text.trim()
-        void navigate({ search: wanted === '' ? {} : { ticket: wanted } })
-      }}
-    >
-      <label>
-        Event id of a ticket
-        <input value={text} maxLength={200} onChange={(event) => setText(event.target.value)} />
-      </label>
-      <Button type="submit">Get its receipt</Button>
-    </form>
+    <SearchForm
+      label="Event id of a ticket"
+      value={ticket ?? ''}
+      action="Get its receipt"
+      onSearch={(wanted) => void navigate({ search: wanted === '' ? {} : { ticket: wanted } })}
+    />
   )
 }
 

@@ -1,10 +1,10 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
-import { type ReactNode, useState } from 'react'
+import type { ReactNode } from 'react'
 import { usageQuery } from '../api/usage.ts'
 import { Answer } from '../ui/answer.tsx'
-import { Button } from '../ui/button.tsx'
 import { Page } from '../ui/page.tsx'
+import { SearchForm } from '../ui/search/search-form.tsx'
 import { Empty, Loading } from '../ui/states.tsx'
 import { type Breakdown, breakdownTexts, breakdowns, toRows } from '../ui/usage/breakdown.tsx'
 import { Days } from '../ui/usage/days.tsx'
@@ -45,10 +45,13 @@ export function Usage(): ReactNode {
           void navigate({ search: withRange(search, chosen), resetScroll: false })
         }
       />
-      <UserFilter
+      <SearchForm
         key={user ?? ''}
-        user={user ?? ''}
-        onChoose={(chosen) => {
+        label="Only the user"
+        value={user ?? ''}
+        placeholder="your id of the user"
+        clear="Show all users"
+        onSearch={(chosen) => {
           const { user: _, page: __, ...rest } = search
           void navigate({ search: { ...rest, ...(chosen !== '' && { user: chosen }) } })
         }}
@@ -73,37 +76,6 @@ export function Usage(): ReactNode {
       />
       <Groups clientId={clientId} range={range} search={search} change={change} />
     </Page>
-  )
-}
-
-interface UserFilterProps {
-  readonly user: string
-  readonly onChoose: (user: string) => void
-}
-
-function UserFilter({ user, onChoose }: UserFilterProps): ReactNode {
-  const [text, setText] = useState(user)
-  return (
-    <form
-      className="row"
-      onSubmit={(event) => {
-        event.preventDefault()
-        onChoose(text.trim())
-      }}
-    >
-      <label>
-        Only the user
-        <input
-          type="search"
-          value={text}
-          maxLength={200}
-          placeholder="your id of the user"
-          onChange={(event) => setText(event.target.value)}
-        />
-      </label>
-      <Button type="submit">Show</Button>
-      {user !== '' && <Button onClick={() => onChoose('')}>Show all users</Button>}
-    </form>
   )
 }
 

@@ -1,12 +1,12 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
-import { type ReactNode, useState } from 'react'
+import type { ReactNode } from 'react'
 import type { Schemas } from '../api/client.ts'
 import { type UserRef, decisionQuery, decisionsMax, decisionsQuery } from '../api/users.ts'
 import { Answer } from '../ui/answer.tsx'
-import { Button } from '../ui/button.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { Name } from '../ui/name.tsx'
+import { SearchForm } from '../ui/search/search-form.tsx'
 import { Empty } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
 
@@ -46,30 +46,16 @@ const withCode = (code: string | undefined) => (code === undefined ? {} : { code
 
 function Filter({ code }: { code: string }): ReactNode {
   const navigate = useNavigate({ from })
-  const [text, setText] = useState(code)
-  const show = (wanted: string): void =>
-    void navigate({ search: { ...part, ...(wanted !== '' && { code: wanted }) } })
   return (
-    <form
-      className="row"
-      onSubmit={(event) => {
-        event.preventDefault()
-        show(text.trim())
-      }}
-    >
-      <label>
-        Code
-        <input
-          type="search"
-          value={text}
-          maxLength={100}
-          placeholder="insufficient_balance"
-          onChange={(event) => setText(event.target.value)}
-        />
-      </label>
-      <Button type="submit">Show</Button>
-      {code !== '' && <Button onClick={() => show('')}>Show all</Button>}
-    </form>
+    <SearchForm
+      label="Code"
+      value={code}
+      placeholder="insufficient_balance"
+      clear="Show all"
+      onSearch={(wanted) =>
+        void navigate({ search: { ...part, ...(wanted !== '' && { code: wanted }) } })
+      }
+    />
   )
 }
 
