@@ -65,7 +65,7 @@ export async function startCollector(config: CollectorConfig, deps: ProcessDeps)
     plans: planReads,
     cuts: createCuts(shared),
     emitter,
-    lean: true,
+    savesMemory: true,
   })
   await metering.start()
 

@@ -28,7 +28,7 @@ export interface IngestionDeps {
   readonly emit: EmitPriced | undefined
   readonly resolveSubjects: ResolveSubjects
   readonly partitions: Partitions
-  readonly lean: boolean
+  readonly savesMemory: boolean
   readonly eventSource: EventSource | undefined
   readonly onIngested: (part: IngestedBatch, seconds: number) => void
   readonly onExhausted: (users: readonly UserId[]) => Promise<void>
@@ -39,7 +39,7 @@ const directAttempts = 4
 
 /** Both inputs for the signer's events: the stream, read by a collector, and direct calls. */
 export function createIngestion(deps: IngestionDeps) {
-  const { pool, now, log, config, lean } = deps
+  const { pool, now, log, config, savesMemory } = deps
   const stopping = new AbortController()
   const ingest = createIngest({
     ...deps,
@@ -58,7 +58,7 @@ export function createIngestion(deps: IngestionDeps) {
       prepare: ingest.prepare,
       writer: createPipelinedWriter(ingest, log),
       log,
-      ahead: lean ? 1 : 2,
+      ahead: savesMemory ? 1 : 2,
     })
 
   /**
@@ -105,7 +105,7 @@ export function createIngestion(deps: IngestionDeps) {
 }
 
 // Kafka's library takes 50 MB of memory, so it is loaded only by a service that uses it.
-function kafkaSource(config: KafkaConfig, { pool, log, lean }: IngestionDeps): EventSource {
+function kafkaSource(config: KafkaConfig, { pool, log, savesMemory }: IngestionDeps): EventSource {
   const source = import('./collector/kafka.ts').then((kafka) =>
     kafka.createKafkaSource(config, {
       positions: {
@@ -113,7 +113,7 @@ function kafkaSource(config: KafkaConfig, { pool, log, lean }: IngestionDeps): E
         rewind: (to) => positions.rewind(pool, to),
       },
       log,
-      bounds: lean ? kafka.collectorBounds : kafka.serverBounds,
+      bounds: savesMemory ? kafka.collectorBounds : kafka.serverBounds,
     }),
   )
   return { name: `kafka:${config.topic}`, open: async () => (await source).open() }

@@ -45,7 +45,7 @@ export interface MeteringDeps {
     publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
   }
   /** Saves memory at the cost of speed, for a process that only collects. */
-  readonly lean?: boolean
+  readonly savesMemory?: boolean
   /** Replaces the configured stream, for tests. */
   readonly eventSource?: EventSource
 }
@@ -84,7 +84,7 @@ export function createMetering(deps: MeteringDeps) {
     emit: deps.emitter?.emitPriced,
     resolveSubjects: deps.users.resolveSubjects,
     partitions,
-    lean: deps.lean ?? false,
+    savesMemory: deps.savesMemory ?? false,
     eventSource: deps.eventSource,
     onIngested,
     onExhausted,

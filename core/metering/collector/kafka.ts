@@ -30,7 +30,7 @@ export interface KafkaDeps {
 }
 
 /**
- * Bounds a collector's memory: at most one batch waits, two are prepared (one in a lean collector),
+ * Bounds a collector's memory: at most one batch waits, two are prepared (one if it saves memory),
  * the first already being written, and one is being completed; a fetch brings part of a
  * batch. A message above a bound is delivered alone.
  */

@@ -4,7 +4,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { App } from '../../http/app.ts'
 import { get } from '../../http/endpoint.ts'
-import { answerHeld, holdDocument } from '../../http/held-document.ts'
+import { answerCached, cacheDocument } from '../../http/cached-document.ts'
 import { type DiscoveryDeps, metadataRoutes } from '../../platform-api/oidc/discovery.ts'
 
 const ProtectedResource = Type.Object({
@@ -50,12 +50,12 @@ function protectedResourceRoutes(app: App, { edgeUrl, publicUrl }: MetadataDeps)
     tags: ['oidc'],
     response: { 200: ProtectedResource, 304: Type.Null({ description: 'Not changed' }) },
   })
-  const whole = holdDocument(documentOf(''))
+  const whole = cacheDocument(documentOf(''))
   get({
     url: wellKnown,
     ...rules,
     ...schemaOf('getProtectedResource'),
-    handler: (request, reply) => answerHeld(request, reply, { document: whole, maxAge: 3_600 }),
+    handler: (request, reply) => answerCached(request, reply, { document: whole, maxAge: 3_600 }),
   })(app)
   for (const [name, operationId] of resources)
     get({
@@ -66,8 +66,8 @@ function protectedResourceRoutes(app: App, { edgeUrl, publicUrl }: MetadataDeps)
       handler: (request, reply) => {
         const path = resourcePath(request.params.clientId, name)
         if (!isResourcePath(path)) throw new DomainError('NOT_FOUND', 'this address does not exist')
-        const document = holdDocument(documentOf(path))
-        return answerHeld(request, reply, { document, maxAge: 3_600 })
+        const document = cacheDocument(documentOf(path))
+        return answerCached(request, reply, { document, maxAge: 3_600 })
       },
     })(app)
 }

@@ -4,7 +4,7 @@ import { m2mScopes, publicVocabulary } from '../../../proto/scopes.ts'
 import type { App } from '../../http/app.ts'
 import { get } from '../../http/endpoint.ts'
 import type { CoreCalls } from '../../core/client.ts'
-import { type HeldDocument, answerHeld, holdDocument } from '../../http/held-document.ts'
+import { type CachedDocument, answerCached, cacheDocument } from '../../http/cached-document.ts'
 import type { KeySet } from './key-set.ts'
 
 const Address = Type.String({ format: 'uri' })
@@ -101,7 +101,7 @@ export function metadataRoutes(
       response: { 200: Discovery, 304: Type.Null({ description: 'Not changed' }) },
       handler: (request, reply) => {
         const document = readDocument(() => request.core)
-        return answerHeld(request, reply, { document, maxAge: 3_600 })
+        return answerCached(request, reply, { document, maxAge: 3_600 })
       },
     })(app)
   }
@@ -116,8 +116,8 @@ function documentReader({ keySet, tokenAlg, ...deps }: DiscoveryDeps) {
     ...documentOf(deps),
     id_token_signing_alg_values_supported: [alg],
   })
-  const held = new Map<string, HeldDocument<ReturnType<typeof withAlg>>>()
-  const documentFor = (alg = tokenAlg) => getOrInsert(held, alg, () => holdDocument(withAlg(alg)))
+  const held = new Map<string, CachedDocument<ReturnType<typeof withAlg>>>()
+  const documentFor = (alg = tokenAlg) => getOrInsert(held, alg, () => cacheDocument(withAlg(alg)))
   return (core: () => CoreCalls) => {
     const keys = keySet.read(core)
     if (!(keys instanceof Promise)) return documentFor(keys.value.keys[0]?.alg)

@@ -1,11 +1,11 @@
 import type { JsonWebKey } from '../../../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
 import type { CoreCalls } from '../../core/client.ts'
-import { type HeldDocument, holdDocument } from '../../http/held-document.ts'
+import { type CachedDocument, cacheDocument } from '../../http/cached-document.ts'
 
 // Keys are published minutes before they sign, so a copy that is seconds old is complete.
 const freshMs = 5_000
 
-type JwkSet = HeldDocument<{ readonly keys: ReturnType<typeof toJwk>[] }>
+type JwkSet = CachedDocument<{ readonly keys: ReturnType<typeof toJwk>[] }>
 
 /**
  * Caches the issuer's public keys, the signing one first. Fetches them from core at most once in
@@ -13,7 +13,7 @@ type JwkSet = HeldDocument<{ readonly keys: ReturnType<typeof toJwk>[] }>
  */
 export function createKeySet() {
   let loadedAt = -Infinity
-  let document: JwkSet | Promise<JwkSet> = holdDocument({ keys: [] })
+  let document: JwkSet | Promise<JwkSet> = cacheDocument({ keys: [] })
 
   /** Returns the keys, as a promise only while they are loading. */
   function read(core: () => Pick<CoreCalls, 'tokens'>): JwkSet | Promise<JwkSet> {
@@ -24,7 +24,7 @@ export function createKeySet() {
 
   async function load(core: Pick<CoreCalls, 'tokens'>): Promise<JwkSet> {
     try {
-      const loaded = holdDocument({ keys: (await core.tokens.getJwks({})).keys.map(toJwk) })
+      const loaded = cacheDocument({ keys: (await core.tokens.getJwks({})).keys.map(toJwk) })
       document = loaded
       return loaded
     } catch (error) {

@@ -15,7 +15,7 @@ import {
 import type { Core, CoreCalls } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { get, post } from '../../http/endpoint.ts'
-import { answerHeld } from '../../http/held-document.ts'
+import { answerCached } from '../../http/cached-document.ts'
 import { provisioningReasons } from '../../http/route.ts'
 import { readAddress } from '../../limits/address.ts'
 import { addSchemas, asDocumented, ref } from '../../http/schemas.ts'
@@ -99,7 +99,7 @@ function readKeys(app: App, keySet: KeySet): void {
     response: { 200: ref(Jwks), 304: Type.Null({ description: 'Not changed' }) },
     handler: (request, reply) => {
       const document = keySet.read(() => request.core)
-      return answerHeld(request, reply, { document, maxAge: 300 })
+      return answerCached(request, reply, { document, maxAge: 300 })
     },
   })(app)
 }

@@ -6,20 +6,20 @@ import { matchesEtag } from './headers.ts'
  * A public document that is the same for every caller. Its text and ETag are computed once (bench
  * row `rest-static`).
  */
-export interface HeldDocument<T> {
+export interface CachedDocument<T> {
   readonly value: T
   readonly etag: string
   readonly serialize: () => string
 }
 
-export function holdDocument<T>(value: T): HeldDocument<T> {
+export function cacheDocument<T>(value: T): CachedDocument<T> {
   const text = JSON.stringify(value)
   return { value, etag: `"${hash('sha256', text, 'base64url')}"`, serialize: () => text }
 }
 
-export interface Holding<T> {
+export interface CachedFor<T> {
   /** A promise while it is loading. */
-  readonly document: HeldDocument<T> | Promise<HeldDocument<T>>
+  readonly document: CachedDocument<T> | Promise<CachedDocument<T>>
   /** In seconds. */
   readonly maxAge: number
 }
@@ -28,10 +28,10 @@ export interface Holding<T> {
  * Returns the document, or null with 304 if the caller already has it. Synchronous if the document
  * is in memory.
  */
-export function answerHeld<T>(
+export function answerCached<T>(
   request: FastifyRequest,
   reply: FastifyReply,
-  { document, maxAge }: Holding<T>,
+  { document, maxAge }: CachedFor<T>,
 ): T | null | Promise<T | null> {
   if (document instanceof Promise)
     return document.then((loaded) => answer(request, reply, { document: loaded, maxAge }))
@@ -41,7 +41,7 @@ export function answerHeld<T>(
 function answer<T>(
   { headers }: FastifyRequest,
   reply: FastifyReply,
-  { document, maxAge }: { document: HeldDocument<T>; maxAge: number },
+  { document, maxAge }: { document: CachedDocument<T>; maxAge: number },
 ): T | null {
   const { value, etag, serialize } = document
   void reply.header('cache-control', `public, max-age=${maxAge}`).header('etag', etag)
