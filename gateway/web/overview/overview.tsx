@@ -9,6 +9,7 @@ import { Period } from '../ui/instant.tsx'
 import { Page } from '../ui/page.tsx'
 import { Loading } from '../ui/states.tsx'
 import { Days } from '../ui/usage/days.tsx'
+import { LastMinute } from '../ui/usage/last-minute.tsx'
 import { useAppNow } from '../ui/usage/now.ts'
 import { toRange } from '../ui/usage/range.ts'
 import { RangeDates, RangePicker } from '../ui/usage/range-picker.tsx'
@@ -42,7 +43,7 @@ export function Overview(): ReactNode {
       about={<RangeDates range={range} />}
       actions={
         <Link className="button" to="/$clientId/usage" params={{ clientId }} search={kept}>
-          Usage in detail, live
+          Usage in detail
         </Link>
       }
     >
@@ -61,6 +62,7 @@ export function Overview(): ReactNode {
         }
       />
       <Totals clientId={clientId} range={range} />
+      <LastMinute clientId={clientId} />
       <Days
         clientId={clientId}
         range={range}

@@ -1,22 +1,14 @@
 import { Link } from '@tanstack/react-router'
-import { type ReactNode, useEffect, useState } from 'react'
+import { type ReactNode, useState } from 'react'
 import { formatCount } from '../ui/amounts.ts'
-import { Attos, ExactDollars } from '../ui/amount.tsx'
+import { ExactDollars } from '../ui/amount.tsx'
 import { Button } from '../ui/button.tsx'
 import { Instant } from '../ui/instant.tsx'
 import { Empty } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
 import type { RangeSearch } from '../ui/usage/range.ts'
-import { type LiveCharge, type LiveState, rowsMax, useLive } from './live-stream.ts'
-import { type Second, seconds, sumMinute } from './minute.ts'
-
-const states: Readonly<Record<LiveState, readonly [text: string, className: string]>> = {
-  connecting: ['Connecting …', 'badge'],
-  live: ['Live', 'badge good'],
-  reconnecting: ['Reconnecting …', 'badge warn'],
-  paused: ['Paused', 'badge'],
-  hidden: ['Paused while hidden', 'badge'],
-}
+import { Connection, Minute } from '../ui/usage/last-minute.tsx'
+import { type LiveCharge, rowsMax, useLive } from '../ui/usage/live-stream.ts'
 
 interface LiveProps {
   readonly clientId: string
@@ -28,15 +20,12 @@ interface LiveProps {
 export function Live({ clientId, user, search }: LiveProps): ReactNode {
   const [isPaused, setIsPaused] = useState(false)
   const { state, charges, minute, since, hasGap } = useLive(clientId, user, isPaused)
-  const [text, className] = states[state]
   return (
     <section className="card" aria-labelledby="live">
       <div className="head">
         <h2 id="live">Live</h2>
         <div className="row center">
-          <span className={className} role="status" aria-label="Connection">
-            {text}
-          </span>
+          <Connection state={state} />
           <Button isSmall onClick={() => setIsPaused(!isPaused)}>
             {isPaused ? 'Resume' : 'Pause'}
           </Button>
@@ -57,68 +46,6 @@ export function Live({ clientId, user, search }: LiveProps): ReactNode {
       )}
     </section>
   )
-}
-
-/** The sums of the last sixty seconds, and their seconds as bars. */
-function Minute({
-  minute,
-  since,
-  isRunning,
-}: {
-  minute: readonly Second[]
-  since: number | null
-  isRunning: boolean
-}): ReactNode {
-  const now = useSeconds(isRunning)
-  const { recent, tickets, attos } = sumMinute(minute, now)
-  const highest = recent.reduce((most, { attos: each }) => (each > most ? each : most), 1n)
-  return (
-    <div className="minute">
-      <p>
-        <strong>
-          <Attos value={attos.toString()} />
-        </strong>{' '}
-        <span className="soft">
-          billed to end users for {formatCount(tickets)} {tickets === 1 ? 'ticket' : 'tickets'}{' '}
-          {since === null || now - since >= seconds ? (
-            `in the last ${seconds} seconds`
-          ) : (
-            <>
-              since <Instant at={new Date(since * 1_000).toISOString()} isTimeOnly />
-            </>
-          )}
-        </span>
-      </p>
-      <svg viewBox={`0 0 ${seconds} 100`} preserveAspectRatio="none" aria-hidden="true">
-        {recent.map(({ at, attos: each }) => {
-          const size = Math.max(4, Number((each * 100n) / highest))
-          return (
-            <rect
-              key={at}
-              x={seconds - 1 - (now - at) + 0.1}
-              y={100 - size}
-              width={0.8}
-              height={size}
-            />
-          )
-        })}
-      </svg>
-    </div>
-  )
-}
-
-const toSeconds = (): number => Math.floor(Date.now() / 1_000)
-
-/** The time in seconds, which stops while nothing can arrive. */
-function useSeconds(isRunning: boolean): number {
-  const [now, setNow] = useState(toSeconds)
-  useEffect(() => {
-    setNow(toSeconds())
-    if (!isRunning) return undefined
-    const timer = setInterval(() => setNow(toSeconds()), 1_000)
-    return () => clearInterval(timer)
-  }, [isRunning])
-  return now
 }
 
 interface ChargesProps {

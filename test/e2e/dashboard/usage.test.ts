@@ -221,6 +221,15 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
     await page.getByText(/billed to end users for [12] tickets? since/).waitFor()
   })
 
+  it('adds a ticket to the last minute of the overview', async () => {
+    const page = await owner(`/${clientId()}`)
+    const now = page.getByRole('region', { name: 'Now', exact: true })
+    await expect.poll(() => now.getByRole('status').innerText()).toBe('Live')
+    await spend('ada')
+    await now.getByText('billed to end users for 1 ticket since').waitFor()
+    expect(await now.locator('strong').innerText()).toBe('$0.36')
+  })
+
   it('shows a charge that arrived just before the pause, and sums from a resumption', async () => {
     const page = await owner(`/${clientId()}/usage`)
     const state = page.getByRole('status', { name: 'Connection' })
@@ -251,8 +260,8 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
   it('closes the stream on the server when the view is left', async () => {
     const page = await owner(`/${clientId()}/usage`)
     await expect.poll(openStreams).toBe(1)
-    await page.getByRole('link', { name: 'Overview' }).click()
-    await page.getByRole('heading', { name: 'Demo', level: 1 }).waitFor()
+    await page.getByRole('link', { name: 'Users', exact: true }).click()
+    await page.getByRole('heading', { name: 'Users', level: 1 }).waitFor()
     await expect.poll(openStreams).toBe(0)
     await page.goBack()
     await expect.poll(openStreams).toBe(1)

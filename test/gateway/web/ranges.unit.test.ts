@@ -9,7 +9,7 @@ import {
   toRange,
   widen,
 } from '../../../gateway/web/ui/usage/range.ts'
-import { addSeconds, sumMinute } from '../../../gateway/web/usage/minute.ts'
+import { addSeconds, sumMinute } from '../../../gateway/web/ui/usage/minute.ts'
 
 const now = Date.parse('2026-03-30T10:12:13.456Z')
 

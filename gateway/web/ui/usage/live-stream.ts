@@ -1,8 +1,8 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useEffect, useState, useSyncExternalStore } from 'react'
-import { sessionQuery } from '../api/queries.ts'
-import { type Charge, streamAddress } from '../api/usage.ts'
-import { toAttos } from '../ui/attos.ts'
+import { sessionQuery } from '../../api/queries.ts'
+import { type Charge, streamAddress } from '../../api/usage.ts'
+import { toAttos } from '../attos.ts'
 import { type Second, addSeconds } from './minute.ts'
 
 /** The live charges of an app in the browser: at most fifty rows and sixty seconds. */
