@@ -30,6 +30,7 @@ import { ownerPlanRoutes } from './billing/owner-plan.ts'
 import { settingsRoutes } from './billing/settings.ts'
 import { statementRoutes } from './billing/statements.ts'
 import { testClockRoutes } from './billing/test-clock.ts'
+import { paymentRoutes } from './billing/payments.ts'
 import { walletRoutes } from './billing/wallet.ts'
 import { whatIfRoutes } from './billing/what-if.ts'
 import { configurationRoutes } from './operate/configuration.ts'
@@ -61,6 +62,7 @@ import { ticketRoutes } from './usage/ticket.ts'
 import { usageStreamRoutes } from './usage/stream.ts'
 import { usageRoutes } from './usage/usage.ts'
 import { allowanceRoutes } from './users/allowances.ts'
+import { userHoldRoutes } from './users/holds.ts'
 import { limitRoutes } from './users/limits.ts'
 import { subscriptionRoutes } from './users/subscriptions.ts'
 import { tokenRoutes } from './users/tokens.ts'
@@ -110,6 +112,7 @@ const nouns = [
   keyRoutes,
   allowanceRoutes,
   limitRoutes,
+  userHoldRoutes,
   subscriptionRoutes,
   usageRoutes,
   balanceRoutes,
@@ -128,6 +131,7 @@ const nouns = [
   statementRoutes,
   processorRoutes,
   walletRoutes,
+  paymentRoutes,
   paymentMethodRoutes,
   planCheckoutRoutes,
   processorEventRoutes,

@@ -6,6 +6,7 @@ import {
   lazyRouteComponent,
   type RouterHistory,
 } from '@tanstack/react-router'
+import { parsePaymentsSearch } from './money/search.ts'
 import { parseInvoicesSearch } from './invoices/search.ts'
 import { parseMySearch } from './me/search.ts'
 import { Shell } from './shell.tsx'
@@ -174,6 +175,12 @@ const money = createRoute({
   component: lazyRouteComponent(() => import('./money/money.tsx'), 'Money'),
   validateSearch: parseMoneySearch,
 })
+const payments = createRoute({
+  getParentRoute: () => root,
+  path: '/$clientId/money/payments',
+  component: lazyRouteComponent(() => import('./money/payments.tsx'), 'Payments'),
+  validateSearch: parsePaymentsSearch,
+})
 const receipts = createRoute({
   getParentRoute: () => root,
   path: '/$clientId/receipts',
@@ -336,6 +343,7 @@ const routeTree = root.addChildren([
   invoicesRoute,
   invoice,
   money,
+  payments,
   plans,
   newPlan,
   editPlan,

@@ -9,6 +9,8 @@ export interface HoldsDeps {
   readonly pool: Pool
   readonly users: Pick<Users, 'get'>
   readonly findApp: (db: Db, clientId: string) => Promise<AppId | null>
+  /** When a call without a ticket is freed. */
+  readonly times: { readonly eventLagSeconds: number; readonly holdMaxSeconds: number }
 }
 
 export interface HoldsRequest {
@@ -26,14 +28,24 @@ const pageUsers = 100
 const pageMax = 1_000
 const callsOfUser = 100
 
-/** Lists held money, for operators. */
-export function createHolds({ pool, users, findApp }: HoldsDeps) {
+/** Lists held money, for operators and members of apps. */
+export function createHolds({ pool, users, findApp, times }: HoldsDeps) {
   /**
    * Lists leases and pending authorisations by user, in user id order. Throws NOT_FOUND for an
    * unknown app or user, REQUEST_INVALID for a bad limit or cursor, or for a user without an app.
    */
   async function list(request: HoldsRequest) {
-    const filter = await filterOf(request)
+    return read(await filterOf(request))
+  }
+
+  /** Returns what is held of one user, and when it is freed; `holder` is null if nothing is held. Throws NOT_FOUND for an unknown user. */
+  async function findOfUser(app: AppId, externalUserId: string) {
+    const { id } = await users.get(app, externalUserId)
+    const { users: holders } = await read({ appId: app, userId: id, after: null, limit: 1 })
+    return { holder: holders[0] ?? null, ...times }
+  }
+
+  async function read(filter: Parameters<typeof findHolders>[1]) {
     const holders = await findHolders(pool, filter)
     const page = holders.slice(0, filter.limit)
     const [leases, calls] = await Promise.all([
@@ -77,7 +89,7 @@ export function createHolds({ pool, users, findApp }: HoldsDeps) {
   const userOf = async (app: AppId, externalUserId: string): Promise<UserId> =>
     (await users.get(app, externalUserId)).id
 
-  return { list }
+  return { list, findOfUser }
 }
 
 export type Holds = ReturnType<typeof createHolds>

@@ -41,7 +41,7 @@ const ownerPauseMs = 500
 export function createEscrowModule(shared: Shared, others: EscrowOthers) {
   const { pool } = shared
   const { config, accounts, users, metering } = others
-  const { leaseSeconds, lostTickets } = config
+  const { leaseSeconds, lostTickets, eventLagSeconds, holdMaxSeconds } = config
   const meters = createEscrowMetrics(shared.metrics, figuresOf(shared))
   const losses = createLosses({ store, insertAdjustment: accounts.insertAdjustment, lostTickets })
   const { exposures } = accounts
@@ -49,7 +49,7 @@ export function createEscrowModule(shared: Shared, others: EscrowOthers) {
   const rules = createEscrow({ ...parts, leaseSeconds, soldRates: metering.soldRates })
   const { boundRate } = metering
   const escrow = createEscrowService({ ...parts, escrow: rules, boundRate })
-  const holds = createHolds({ pool, users, findApp })
+  const holds = createHolds({ pool, users, findApp, times: { eventLagSeconds, holdMaxSeconds } })
   const { escrowService, holdService } = createEscrowRpc({ escrow, holds })
 
   return {

@@ -4,7 +4,7 @@ import { type UsdAttos, networkRatio, parseInteger, usdAttos } from '../../lib/m
 import { toSeconds } from '../../lib/time.ts'
 import type { BoundRate } from '../../metering/rates/bound-rate.ts'
 import { isUuid } from '../../shared/ids.ts'
-import { operator, orOperator, platformAdmin, serviceCaller } from '../../rpc/guards.ts'
+import { member, operator, orOperator, platformAdmin, serviceCaller } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Breach } from '../limits/limits.ts'
 import { renderCeiling } from '../limits/wire.ts'
@@ -64,6 +64,10 @@ export function createEscrowRpc({ escrow, holds }: EscrowRpcDeps) {
         return { users: users.map(toUserHolds), nextCursor }
       },
     ),
+    getUserHolds: rpc(member('read'), async (request: pb.GetUserHoldsRequest, { appId }) => {
+      const { holder, ...times } = await holds.findOfUser(appId, request.externalUserId)
+      return { ...times, holds: holder === null ? undefined : toUserHolds(holder) }
+    }),
   }
   return { escrowService, holdService }
 }

@@ -113,18 +113,30 @@ export interface ListedPayment extends StoredPayment {
   readonly refunded: bigint
   /** Disputes that were not won. */
   readonly disputed: bigint
+  readonly state: PaymentState
 }
 
 interface ListedRow extends PaymentRow {
   external_user_id: string
   refunded: bigint
   disputed: bigint
+  state: PaymentState
 }
+
+/** `disputed` has precedence: something of the payment is in a dispute that was not won. */
+export const paymentStates = ['received', 'partly_refunded', 'refunded', 'disputed'] as const
+export type PaymentState = (typeof paymentStates)[number]
 
 export interface PaymentQuery {
   readonly appId: AppId
   /** Null for all users. */
   readonly externalUserId: string | null
+  /** Null for all states. */
+  readonly state: PaymentState | null
+  /** Included; null for no bound. */
+  readonly since: Date | null
+  /** Excluded; null for no bound. */
+  readonly until: Date | null
   readonly after: Cursor | null
   readonly limit: number
 }
@@ -132,23 +144,30 @@ export interface PaymentQuery {
 /** Lists an app's payments, newest first. */
 export async function listPayments(
   db: Db,
-  { appId: app, externalUserId, after, limit }: PaymentQuery,
+  { appId: app, externalUserId, state, since, until, after, limit }: PaymentQuery,
 ): Promise<ListedPayment[]> {
   const rows = await many<ListedRow>(
     db,
     sql`
     select p.app_id, p.user_id, p.id, p.purpose, p.amount_cents, p.fee_cents, p.plane, p.account_id, p.processor_id,
-           p.checkout_id, p.credit_id, p.invoice_id, p.created_at, u.external_user_id,
-           (coalesce(sum(r.amount_cents) filter (where r.kind = 'refund'), 0)
-            - coalesce(sum(r.amount_cents) filter (where r.kind = 'refund_failed'), 0))::bigint as refunded,
-           (coalesce(sum(r.amount_cents) filter (where r.kind = 'dispute'), 0)
-            - coalesce(sum(r.amount_cents) filter (where r.kind = 'dispute_won'), 0))::bigint as disputed
+           p.checkout_id, p.credit_id, p.invoice_id, p.created_at, u.external_user_id, r.refunded, r.disputed, s.state
     from payments p
     join end_users u on u.app_id = p.app_id and u.id = p.user_id
-    left join payment_returns r on r.app_id = ${app} and r.payment_id = p.id
+    cross join lateral (
+      select (coalesce(sum(amount_cents) filter (where kind = 'refund'), 0)
+              - coalesce(sum(amount_cents) filter (where kind = 'refund_failed'), 0))::bigint as refunded,
+             (coalesce(sum(amount_cents) filter (where kind = 'dispute'), 0)
+              - coalesce(sum(amount_cents) filter (where kind = 'dispute_won'), 0))::bigint as disputed
+      from payment_returns
+      where app_id = ${app} and payment_id = p.id) r
+    cross join lateral (
+      select case when r.disputed > 0 then 'disputed' when r.refunded >= p.amount_cents then 'refunded'
+                  when r.refunded > 0 then 'partly_refunded' else 'received' end as state) s
     where p.app_id = ${app} and (${externalUserId}::text is null or u.external_user_id = ${externalUserId})
+      and (${state}::text is null or s.state = ${state})
+      and (${since}::timestamptz is null or p.created_at >= ${since})
+      and (${until}::timestamptz is null or p.created_at < ${until})
       and (${after?.id ?? null}::uuid is null or (p.created_at, p.id) < (${after?.createdAt ?? null}, ${after?.id ?? null}::uuid))
-    group by p.app_id, p.id, u.external_user_id
     order by p.created_at desc, p.id desc
     limit ${limit}`,
   )
@@ -157,6 +176,7 @@ export async function listPayments(
     externalUserId: row.external_user_id,
     refunded: row.refunded,
     disputed: row.disputed,
+    state: row.state,
   }))
 }
 

@@ -2,6 +2,7 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/billing/v1/paymen
 import { DomainError } from '../../../proto/errors.ts'
 import { microsDown } from '../../lib/money.ts'
 import type { Pool } from '../../lib/sql.ts'
+import { parseInstant, parseUtcDay } from '../../lib/time.ts'
 import type { Author, Change } from '../../plans/subscriptions/change.ts'
 import type { CheckoutRequest } from '../../plans/subscriptions/changes.ts'
 import { callerName, toActor } from '../../rpc/callers.ts'
@@ -24,7 +25,13 @@ import { type StoredCheckout, findCheckout } from './checkout-store.ts'
 import { type Checkouts, notConfigured } from './checkouts.ts'
 import type { ProcessorEvents } from './events.ts'
 import type { Payers } from './payers.ts'
-import { type ListedPayment, findPayment, listPayments } from './payment-store.ts'
+import {
+  type ListedPayment,
+  type PaymentState,
+  findPayment,
+  listPayments,
+  paymentStates,
+} from './payment-store.ts'
 import type { Returns } from './returns.ts'
 
 export interface PaymentsRpcDeps {
@@ -113,17 +120,23 @@ export function createPaymentsRpc({ pool, payers, collecting, openPlanCheckout }
       },
     ),
 
-    listPayments: rpc(appOperator(), async (request: pb.ListPaymentsRequest, { appId }) => {
-      const limit = parseLimit(request.limit)
-      const rows = await listPayments(pool, {
-        appId,
-        externalUserId: request.externalUserId ?? null,
-        after: parseCursor(request.cursor),
-        limit: limit + 1,
-      })
-      const { items, nextCursor } = page(rows, limit)
-      return { payments: items.map(toPayment), nextCursor }
-    }),
+    listPayments: rpc(
+      orOperator(member('read'), appOperator()),
+      async (request: pb.ListPaymentsRequest, { appId }) => {
+        const limit = parseLimit(request.limit)
+        const rows = await listPayments(pool, {
+          appId,
+          externalUserId: request.externalUserId ?? null,
+          state: parseState(request.state),
+          since: parseBound('since', request.since),
+          until: parseBound('until', request.until),
+          after: parseCursor(request.cursor),
+          limit: limit + 1,
+        })
+        const { items, nextCursor } = page(rows, limit)
+        return { payments: items.map(toPayment), nextCursor }
+      },
+    ),
 
     refundPayment: rpc(
       appOperatorWrite(),
@@ -152,6 +165,20 @@ export function createPaymentsRpc({ pool, payers, collecting, openPlanCheckout }
     ),
   }
   return { paymentService }
+}
+
+function parseState(text: string | undefined): PaymentState | null {
+  if (text === undefined) return null
+  const state = paymentStates.find((one) => one === text)
+  if (state !== undefined) return state
+  throw new DomainError('REQUEST_INVALID', `state must be one of: ${paymentStates.join(', ')}`)
+}
+
+function parseBound(name: string, text: string | undefined): Date | null {
+  if (text === undefined) return null
+  const instant = parseUtcDay(text) ?? parseInstant(text)
+  if (instant !== null) return instant
+  throw new DomainError('REQUEST_INVALID', `${name} must be an ISO 8601 day or instant with a zone`)
 }
 
 const noPayment = (id: string): DomainError =>
@@ -183,4 +210,7 @@ const toPayment = (payment: ListedPayment): pb.Payment => ({
   plane: payment.at.plane,
   processorId: payment.processorId,
   createdAt: payment.createdAt.toISOString(),
+  feeUsd: formatCents(payment.fee),
+  state: payment.state,
+  invoiceId: payment.invoiceId ?? undefined,
 })

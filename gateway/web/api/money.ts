@@ -237,3 +237,59 @@ export function useInvoiceChanges(clientId: string, invoiceId: string) {
     }),
   }
 }
+
+export type Payment = Schemas['PaymentList']['payments'][number]
+
+export const paymentStates = ['received', 'partly_refunded', 'refunded', 'disputed'] as const
+
+/** A filter of payments. Days are in UTC, both included. */
+export interface PaymentFilter {
+  readonly state?: Payment['state']
+  /** External id of the user. */
+  readonly user?: string
+  readonly from?: string
+  readonly to?: string
+}
+
+const pageSize = '100'
+const dayMs = 86_400_000
+
+const toQuery = ({ state, user, from, to }: PaymentFilter) => ({
+  ...(state !== undefined && { state }),
+  ...(user !== undefined && { externalUserId: user }),
+  ...(from !== undefined && { since: from }),
+  ...(to !== undefined && { until: new Date(Date.parse(to) + dayMs).toISOString() }),
+})
+
+/** Payments of the app's users, newest first. */
+export const paymentsQuery = (clientId: string, filter: PaymentFilter) =>
+  infiniteQueryOptions({
+    queryKey: [...moneyKey(clientId), 'payments', filter],
+    initialPageParam: '',
+    getNextPageParam: ({ nextCursor }: Schemas['PaymentList']) => nextCursor,
+    queryFn: async ({ pageParam: cursor }): Promise<Schemas['PaymentList']> => {
+      const list = await unwrap(
+        api.GET('/api/v1/internal/apps/{clientId}/payments', {
+          params: {
+            path: { clientId },
+            query: { limit: pageSize, ...(cursor !== '' && { cursor }), ...toQuery(filter) },
+          },
+        }),
+      )
+      if (typeof list === 'string') throw new Error('expected a list, got a table')
+      return list
+    },
+  })
+
+/** Reads all payments of a filter as CSV. */
+export const usePaymentTable = (clientId: string) =>
+  useMutation({
+    mutationFn: (filter: PaymentFilter): Promise<string> =>
+      unwrap<string>(
+        api.GET('/api/v1/internal/apps/{clientId}/payments', {
+          params: { path: { clientId }, query: toQuery(filter) },
+          headers: { accept: 'text/csv' },
+          parseAs: 'text',
+        }),
+      ),
+  })

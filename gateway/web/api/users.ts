@@ -101,6 +101,19 @@ export const allowanceQuery = (user: UserRef) =>
       ),
   })
 
+/** What is held of the user's money now. */
+export const userHoldsQuery = (user: UserRef) =>
+  queryOptions({
+    queryKey: about(user, 'holds'),
+    refetchInterval: 5_000,
+    queryFn: () =>
+      unwrap(
+        api.GET('/api/v1/internal/apps/{clientId}/users/{externalUserId}/holds', {
+          params: { path: { ...user } },
+        }),
+      ),
+  })
+
 export const subscriptionQuery = (user: UserRef) =>
   queryOptions({
     queryKey: about(user, 'subscription'),

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
-import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import {
   type Payer,
@@ -31,7 +31,15 @@ export function Money(): ReactNode {
   const processor = useQuery(processorQuery(clientId))
   const navigate = useNavigate({ from: '/$clientId/money' })
   return (
-    <Page title="Money" about="Who pays, what is left, and what is collected.">
+    <Page
+      title="Money"
+      about="Who pays, what is left, and what is collected."
+      actions={
+        <Link className="button" to="/$clientId/money/payments" params={{ clientId }}>
+          Payments of users
+        </Link>
+      }
+    >
       <Answer query={processor} rows={6}>
         {(data) => (
           <>

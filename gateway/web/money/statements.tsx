@@ -2,21 +2,12 @@ import { type ReactNode, useState } from 'react'
 import { useStatement } from '../api/money.ts'
 import { Button } from '../ui/button.tsx'
 import { Failure } from '../ui/states.tsx'
+import { storeCsv } from '../ui/table/store-csv.ts'
 
 /** The month before this one, in UTC: the newest with a statement. */
 function lastMonth(): string {
   const now = new Date()
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1)).toISOString().slice(0, 7)
-}
-
-/** Stores a text as a file of the reader. */
-function store(name: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: 'text/csv' }))
-  const link = document.createElement('a')
-  link.href = url
-  link.download = name
-  link.click()
-  URL.revokeObjectURL(url)
 }
 
 /** The statement of a month that has ended, as a file and as a page to print. */
@@ -30,7 +21,7 @@ export function Statements({ clientId }: { clientId: string }): ReactNode {
         className="row"
         onSubmit={(event) => {
           event.preventDefault()
-          statement.mutate(month, { onSuccess: (csv) => store(`statement-${month}.csv`, csv) })
+          statement.mutate(month, { onSuccess: (csv) => storeCsv(`statement-${month}.csv`, csv) })
         }}
       >
         <label>

@@ -38,6 +38,7 @@ const appPages = [
   ['Users', '/$clientId/users'],
   ['Invoices', '/$clientId/invoices'],
   ['Money', '/$clientId/money'],
+  ['Payments', '/$clientId/money/payments'],
   ['Plans', '/$clientId/plans'],
   ['Receipts', '/$clientId/receipts'],
   ['Webhooks', '/$clientId/webhooks'],

@@ -12,6 +12,7 @@ import { Empty } from '../ui/states.tsx'
 import { Balance } from './balance.tsx'
 import { Decisions } from './decisions.tsx'
 import { GiveCredit } from './give-credit.tsx'
+import { Holds } from './holds.tsx'
 import { Keys } from './keys.tsx'
 import { Limits } from './limits.tsx'
 import { Plan } from './plan.tsx'
@@ -140,6 +141,7 @@ function ShownPart({ part, user, isActive, canEdit }: ShownPartProps): ReactNode
       return (
         <>
           <Balance user={user} isActive={isActive} />
+          <Holds user={user} />
           {canEdit && <GiveCredit user={user} />}
           <Plan user={user} canEdit={canEdit} />
         </>

@@ -162,6 +162,26 @@ describe.runIf(executablePath)('payments of users in the dashboard', () => {
     expect(await mine.getByRole('row', { name: /payment/ }).innerText()).toContain('$6.00')
   })
 
+  it('are listed by state and user, and stored as a file', async () => {
+    const page = await owner(`/${clientId()}/money`)
+    await page.getByRole('link', { name: 'Payments of users' }).click()
+    const rows = page.getByRole('region', { name: 'Table of payments' }).getByRole('row')
+    await expect.poll(() => rows.count()).toBeGreaterThan(2)
+    expect(await rows.last().innerText()).toMatch(/top-up\s+received\s+\$10\.00\s+\$0\.00/)
+    await page.getByLabel('State').selectOption('refunded')
+    await page.getByText('No payment fits the filter.').waitFor()
+    expect(new URL(page.url()).search).toBe('?state=refunded')
+    await page.getByRole('button', { name: 'Show all' }).click()
+    const [file] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Download CSV' }).click(),
+    ])
+    expect(file.suggestedFilename()).toBe('payments.csv')
+    await page.getByLabel('User (external id)').fill('nobody_')
+    await page.getByRole('button', { name: 'Show', exact: true }).click()
+    await page.getByText('No payment fits the filter.').waitFor()
+  })
+
   it('are credited in part by a credit note, after its amount was typed', async () => {
     const page = await owner()
     await showInvoice(page, externalUserId, 'paid')
@@ -224,6 +244,7 @@ describe.runIf(executablePath)('payments of users in the dashboard', () => {
     const views = [
       [page, `/me/${clientId()}?part=payments`],
       [admin, (address ?? '').replace('/app', '')],
+      [admin, `/${clientId()}/money/payments`],
     ] as const
     for (const [shown, view] of views) {
       await show(shown, view)

@@ -306,7 +306,7 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     await page.waitForURL(/month=2026-02/)
   })
 
-  it('explains why calls are refused', async () => {
+  it('explains why calls are refused, and what an allowed one holds', async () => {
     await create('eve')
     const { apiKey } = asKey(await call('POST', '/users/eve/keys', {}))
     registerSecret(apiKey)
@@ -319,6 +319,9 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     await page.getByLabel('Code').fill('invalid_token')
     await page.getByRole('button', { name: 'Show', exact: true }).click()
     await page.getByText('No recorded decision has this code.').waitFor()
+    await authorize(apiKey, 1_000_000_000_000)
+    await page.goto(page.url().split('?')[0] ?? '')
+    await page.getByRole('region', { name: 'Table of lent money' }).waitFor()
   })
 
   it('changes, ends and keeps a plan', async () => {

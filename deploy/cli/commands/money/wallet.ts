@@ -87,6 +87,11 @@ const payments = action({
   options: {
     clientId: app,
     externalUserId: text('USER', { flag: 'user', meaning: 'Only the payments of this user.' }),
+    state: text('STATE', {
+      meaning: 'Only payments in this state: received, partly_refunded, refunded or disputed.',
+    }),
+    since: text('TIME', { meaning: 'Only payments at or after this day or instant.' }),
+    until: text('TIME', { meaning: 'Only payments before this day or instant.' }),
     limit: integer('N', { from: 1, to: 1_000, fallback: 100 }),
     cursor: text('CURSOR'),
   },

@@ -1,4 +1,5 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { attos, startSidecar } from '../../../core/balances/escrow/granting.ts'
 import { logInTo } from '../../../support/web/people.ts'
 import { type RequestOptions, startConsole } from '../../console.ts'
 import { asRecord } from '../../support.ts'
@@ -52,6 +53,8 @@ const routes: {
     answer: 409,
   },
   { method: 'GET', path: '/catalog', least: 'viewer' },
+  { method: 'GET', path: '/payments?state=refunded&since=2026-01-01', least: 'viewer' },
+  { method: 'GET', path: '/users/ada/holds', least: 'viewer' },
   { method: 'GET', path: '/usage?groupBy=day', least: 'viewer' },
   { method: 'GET', path: '/usage/balance?externalUserId=ada', least: 'viewer' },
   { method: 'GET', path: '/usage/loss', least: 'viewer' },
@@ -128,6 +131,36 @@ it('lists every such route in the internal document, and none in the public one'
   expect(new Set(listed)).toEqual(new Set(tested))
   const documented = await read('/api/v1/openapi.json')
   expect(documented.filter((each) => each.includes('/internal/'))).toEqual([])
+})
+
+it('shows a member what is held of a user, and until when', async () => {
+  const read = (user: string) =>
+    console.ask('GET', `/api/v1/internal/apps/${app.clientId}/users/${user}/holds`, {
+      person: viewer,
+    })
+  await console.ask('POST', `/api/v1/apps/${app.clientId}/users`, {
+    authorization: app.basic,
+    json: { externalUserId: 'eve' },
+  })
+  expect(await read('eve')).toMatchObject({
+    status: 200,
+    body: { lentUsdAttos: '0', pendingUsdAttos: '0', pendingCount: '0', leases: [], calls: [] },
+  })
+  const sidecar = await startSidecar(console.as(), 'sidecar-1')
+  await sidecar.lend(app, 'eve', { boundUsdAttos: attos(0.1) })
+  await sidecar.reserve(app, 'eve', { bound: 0.25, sequence: 7 })
+  const { body } = await read('eve')
+  expect(body).toMatchObject({
+    pendingUsdAttos: attos(0.25),
+    pendingCount: '1',
+    leases: [{ sidecarId: 'sidecar-1', recalled: false }],
+    calls: [{ sequence: '7', sidecarId: 'sidecar-1', state: 'unproven', calls: 1 }],
+    eventLagSeconds: 20,
+  })
+  const [call] = Array.isArray(body['calls']) ? body['calls'].map(asRecord) : []
+  const heldMs = Date.parse(String(call?.['freedBy'])) - Date.parse(String(call?.['authorisedAt']))
+  expect(heldMs).toBe(900_000)
+  expect((await read('nobody')).status).toBe(404)
 })
 
 it('reports for members, too, that no metering backend is configured', async () => {

@@ -169,3 +169,69 @@ describe('a customer that was deleted at the processor', () => {
     expect((await customerOf(app)).former_ids).toEqual([id])
   })
 })
+
+describe('the list of payments', () => {
+  const read = (app: RealApp, query = '', headers: Record<string, string> = app.session) =>
+    fetch(`${real.url}/api/v1/internal/apps/${app.clientId}/payments${query}`, { headers })
+  const listed = async (app: RealApp, query = '') => {
+    const answer = await read(app, query)
+    expect(answer.status).toBe(200)
+    return asRecord(await answer.json())
+  }
+  const amounts = async (app: RealApp, query: string) => {
+    const { payments } = await listed(app, query)
+    return Array.isArray(payments) ? payments.map((one) => asRecord(one)['amountUsd']) : []
+  }
+
+  it('has what went back, filters by state, user and time, and pages', async () => {
+    const { app, at } = await newMerchant('list')
+    const paid = []
+    for (const amountUsd of ['10', '20', '30']) {
+      paid.push(await pay(app, at, amountUsd))
+      real.core.clock.advance(1_000)
+    }
+    stripe.refundPayment(at, paid[0] ?? '', 400)
+    stripe.refundPayment(at, paid[1] ?? '')
+    await until(async () => (await amounts(app, '?state=refunded')).length === 1)
+    await until(async () => (await amounts(app, '?state=partly_refunded')).length === 1)
+    expect(await amounts(app, '')).toEqual(['30.00', '20.00', '10.00'])
+    expect(await amounts(app, '?state=refunded')).toEqual(['20.00'])
+    expect(await amounts(app, '?state=partly_refunded')).toEqual(['10.00'])
+    expect(await amounts(app, '?state=received')).toEqual(['30.00'])
+    expect(await amounts(app, '?externalUserId=bob')).toEqual([])
+    expect(await amounts(app, '?since=2100-01-01')).toEqual([])
+    expect(await amounts(app, '?until=2100-01-01T00:00:00Z')).toHaveLength(3)
+    const first = await listed(app, '?limit=2')
+    const rest = `?limit=2&cursor=${encodeURIComponent(String(first['nextCursor']))}`
+    expect(await amounts(app, rest)).toEqual(['10.00'])
+    stripe.dispute(at, paid[2] ?? '')
+    await until(async () => (await amounts(app, '?state=disputed')).length === 1)
+    expect((await listed(app, '?state=disputed'))['payments']).toMatchObject([
+      { externalUserId: 'ada', purpose: 'top_up', disputedUsd: '30.00', invoiceId: null },
+    ])
+  })
+
+  it('is a table, too, in which no cell is a formula', async () => {
+    const { app, at } = await newMerchant('table')
+    const user = '=1+1,"x"'
+    await real.core.as(app.basic).upsertUser({ clientId: app.clientId, externalUserId: user })
+    const { body } = await topUp(app, { amountUsd: '5', externalUserId: user })
+    stripe.payCheckout(at, await processorId(body['sessionId']))
+    await until(async () => (await statusOf(app, body['sessionId'])) === 'settled')
+    const answer = await read(app, '?state=received', { ...app.session, accept: 'text/csv' })
+    expect(answer.headers.get('content-type')).toContain('text/csv')
+    const [head, row, end] = (await answer.text()).split('\n')
+    expect(head).toMatch(/^createdAt,externalUserId,purpose,amountUsd,/)
+    expect(row).toContain(`,"'=1+1,""x""",top_up,5.00,`)
+    expect(end).toBe('')
+  })
+
+  it('refuses an unknown state, a date that is none, and a person of another app', async () => {
+    const { app } = await newMerchant('refusing')
+    for (const query of ['?state=lost', '?since=yesterday', '?until=2026-02-31', '?cursor=x'])
+      expect((await read(app, query)).status).toBe(400)
+    const { session } = (await newMerchant('another')).app
+    expect((await read(app, '', session)).status).toBe(404)
+    expect((await read(app, '', {})).status).toBe(401)
+  })
+})
