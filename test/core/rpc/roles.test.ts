@@ -44,7 +44,7 @@ async function rolesOf({ service, method, streams }: (typeof methods)[number]): 
 }
 
 describe('a role', () => {
-  it('calls exactly the RPCs of docs/rpc-roles.md', { timeout: 60_000 }, async () => {
+  it('calls exactly the RPCs of docs/rpc-roles.md', { timeout: 120_000 }, async () => {
     const rows: string[] = []
     for (const method of methods) {
       const roles = await rolesOf(method)
