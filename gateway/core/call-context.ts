@@ -145,6 +145,12 @@ export function isConnectionError(thrown: unknown): boolean {
   return error.code === Code.Unavailable || error.code === Code.Aborted || isBroken(error)
 }
 
+/** Whether core is of an older release, which does not know the call. */
+export const isUnknownCall = (thrown: unknown): boolean =>
+  thrown instanceof DomainError &&
+  thrown.cause instanceof ConnectError &&
+  thrown.cause.code === Code.Unimplemented
+
 /** What connect reports about an answer without gRPC's headers: the call ended before its answer. */
 const withoutHeaders = 'unsupported content type null'
 

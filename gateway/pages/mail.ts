@@ -1,6 +1,6 @@
-import { Code, ConnectError } from '@connectrpc/connect'
 import type { FastifyRequest } from 'fastify'
 import type { Mail } from '../../proto/gen/es/tollgate/mail/v1/mail_pb.ts'
+import { isUnknownCall } from '../core/call-context.ts'
 import type { App } from '../http/app.ts'
 import { type Html, html, sendPage } from '../http/page.ts'
 import { type PagesDeps, pageRoute } from './forms.ts'
@@ -14,7 +14,7 @@ export async function readMailDelivery(request: FastifyRequest): Promise<string>
   try {
     return (await request.core.mail.getMailDelivery({})).delivery
   } catch (error) {
-    if (ConnectError.from(error).code === Code.Unimplemented) return 'none'
+    if (isUnknownCall(error)) return 'none'
     throw error
   }
 }

@@ -30,7 +30,7 @@ export interface Paying {
   readonly processor: Pick<PaymentProcessor, 'planes' | 'expireCheckout'>
   readonly customers: Pick<Customers, 'findCard'>
   readonly checkouts: Pick<Checkouts, 'open'>
-  readonly settling: Pick<Settling, 'settle' | 'expire'>
+  readonly settling: Pick<Settling, 'settle' | 'expire' | 'abandon' | 'kind'>
   readonly attempts: Pick<Attempts, 'charge'>
 }
 
@@ -95,8 +95,9 @@ export function createOrders({ pool, quoteMove, booking, payers, paying, now }: 
   }
 
   /**
-   * Returns the user's open order if it is for the same request. Ends another one, unless its
-   * payment is under way: then throws CONFLICT.
+   * Returns the user's open order if it is for the same request. Ends another one, and one whose page
+   * is at a processor that the deployment does not use any more, unless its payment is under way:
+   * then throws CONFLICT.
    */
   async function findWaiting(
     { processor, settling }: Paying,
@@ -106,8 +107,10 @@ export function createOrders({ pool, quoteMove, booking, payers, paying, now }: 
     if (open === null) return null
     const checkout = await findCheckout(pool, open)
     if (checkout === null || checkout.state === 'processing') throw beingPaid()
-    if (isSameRequest(open, checkout, request)) return open
-    if (checkout.processorId === null) await settling.expire(checkout)
+    const isFormer = checkout.processor !== null && checkout.processor !== settling.kind
+    if (!isFormer && isSameRequest(open, checkout, request)) return open
+    if (isFormer) await settling.abandon(checkout)
+    else if (checkout.processorId === null) await settling.expire(checkout)
     else {
       await processor.expireCheckout(checkout.at, checkout.processorId)
       await settling.settle(checkout.at, checkout.processorId)

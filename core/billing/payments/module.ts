@@ -23,9 +23,9 @@ export interface PaymentsDeps extends Omit<PayersDeps, 'pool' | 'processor'> {
   readonly refreshAccount: (event: ProcessorEvent) => Promise<string>
   /** Books money that went back, of a payment that paid an invoice. */
   readonly bookInvoiceReturn: ReturnsDeps['bookInvoiceReturn']
-  /** Settles a charge of a card on file. */
   readonly reportUnknown: SettlingDeps['reportUnknown']
   readonly onCardRead: (user: UserKey, card: Card | null) => Promise<void>
+  /** Settles a charge of a card on file. */
   readonly reportCharge: (at: ProcessorAccount, processorId: string) => Promise<string>
 }
 

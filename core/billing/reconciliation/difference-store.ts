@@ -113,7 +113,7 @@ export async function listOpenPayments(
     select distinct processor_payment_id as id
     from processor_differences
     where processor = ${processor} and plane = ${at.plane} and account_id = ${accountColumn(at)} and resolved_at is null
-      and processor_payment_id > ${after}
+      and problem <> 'unknown' and processor_payment_id > ${after}
     order by id
     limit ${limit}`,
   )

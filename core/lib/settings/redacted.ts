@@ -20,7 +20,7 @@ export interface RedactedSetting {
   readonly reloads: boolean
 }
 
-/** Returns each setting once, by name. A URL is shown without user and password. */
+/** Returns each setting once, by name. A URL is shown without user, password and the values of its query. */
 export function redactSettings(settings: readonly Setting[]): RedactedSetting[] {
   const byName = new Map(settings.map((setting) => [setting.name, redact(setting)]))
   return [...byName.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1))
@@ -28,9 +28,10 @@ export function redactSettings(settings: readonly Setting[]): RedactedSetting[] 
 
 const redact = ({ value, fallback, ...setting }: Setting): RedactedSetting => ({
   ...setting,
-  value: setting.secret || value === '' ? undefined : withoutLogin(value),
-  defaultValue: setting.secret || fallback === '' ? undefined : withoutLogin(fallback),
+  value: setting.secret || value === '' ? undefined : withoutCredentials(value),
+  defaultValue: setting.secret || fallback === '' ? undefined : withoutCredentials(fallback),
 })
 
-// A setting that is no secret may still be a list of URLs that somebody wrote a password into.
-const withoutLogin = (value: string): string => value.replace(/\/\/[^/@\s,]*@/g, '//…@')
+// A setting that is no secret may still be a list of URLs that somebody wrote a password or a key into.
+const withoutCredentials = (value: string): string =>
+  value.replace(/\/\/[^/\s,]*@/g, '//…@').replace(/([?&][^=&\s,]+=)[^&\s,]*/g, '$1…')

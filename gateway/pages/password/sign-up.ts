@@ -1,7 +1,7 @@
-import { Code, ConnectError } from '@connectrpc/connect'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../../proto/errors.ts'
 import { requireField } from '../../core/client.ts'
+import { isUnknownCall } from '../../core/call-context.ts'
 import type { App } from '../../http/app.ts'
 import { hidden, html, problem, sendPage } from '../../http/page.ts'
 import {
@@ -32,7 +32,7 @@ export async function readSignUp(request: FastifyRequest): Promise<string> {
   try {
     return (await request.core.accounts.getSignUp({})).mode
   } catch (error) {
-    if (ConnectError.from(error).code === Code.Unimplemented) return 'off'
+    if (isUnknownCall(error)) return 'off'
     throw error
   }
 }

@@ -18,7 +18,9 @@ const UserHolds = named(
         sidecarId: Type.String(),
         amountUsdAttos: Attos('All money lent under it.'),
         usedUsdAttos: Attos('What the sidecar has spent of it.'),
-        endsAt: Instant('When the unspent part comes back, unless it is renewed.'),
+        endsAt: Instant(
+          'Until when the sidecar may spend it, unless it is renewed. The unspent part comes back when its calls are known, so not earlier.',
+        ),
         recalled: Type.Boolean({ description: 'Whether core wants it back.' }),
       }),
     ),
@@ -26,24 +28,26 @@ const UserHolds = named(
       Type.Object({
         sessionId: Type.String(),
         sequence: Type.String({ description: 'Number of the call in its session.' }),
-        calls: Type.Integer({ description: 'Calls of the session up to this one.' }),
+        calls: Type.Integer({ description: 'Calls without a ticket that it stands for.' }),
         sidecarId: Type.String(),
         boundUsdAttos: Attos('What they may cost at most.'),
-        authorisedAt: Instant('When the last of them was allowed.'),
+        authorisedAt: Instant('When the first of them was allowed.'),
         state: Type.Unsafe<'unproven' | 'proven' | 'ticketed'>({
           type: 'string',
           enum: ['unproven', 'proven', 'ticketed'],
           description:
             'unproven: it may never have been signed. proven: a later call proves that it was, so its ticket must come. ticketed: its ticket waits for a price.',
         }),
-        freedBy: Type.Optional(
-          Instant('When it is freed at the latest without a ticket; absent for ticketed calls.'),
-        ),
       }),
       { description: 'The oldest 100.' },
     ),
     eventLagSeconds: Type.Integer({
-      description: "A call this far behind its sidecar's stream of events is freed.",
+      description:
+        "A call without a ticket this far behind its sidecar's stream of events has ended.",
+    }),
+    holdMaxSeconds: Type.Integer({
+      description:
+        'A call without a ticket has ended, too, this long after the last call that its sidecar allowed to anybody. LOST_TICKETS decides whether a proven one is charged.',
     }),
   }),
   'UserHolds',
@@ -74,15 +78,12 @@ const readHolds = get({
       pendingUsdAttos,
       pendingCount,
       eventLagSeconds,
+      holdMaxSeconds,
       leases: holds?.leases ?? [],
       calls: (holds?.pending ?? []).map(({ proven, ticketed, ...call }) => ({
         ...call,
         state: ticketed ? 'ticketed' : proven ? 'proven' : 'unproven',
-        ...(!ticketed && { freedBy: after(call.authorisedAt, holdMaxSeconds) }),
       })),
     }
   },
 })
-
-const after = (instant: string, seconds: number): string =>
-  new Date(Date.parse(instant) + seconds * 1_000).toISOString()

@@ -251,7 +251,7 @@ export interface PaymentFilter {
   readonly to?: string
 }
 
-const pageSize = '100'
+const pageSize = '50'
 const dayMs = 86_400_000
 
 const toQuery = ({ state, user, from, to }: PaymentFilter) => ({

@@ -65,7 +65,6 @@ function Chosen({ clientId, payer }: ChosenProps): ReactNode {
       </nav>
       {payer === 'users' && (
         <SearchForm
-          key={user}
           label="User (external id)"
           value={user ?? ''}
           onSearch={(chosen) =>

@@ -47,7 +47,6 @@ export function Money(): ReactNode {
             {!data.isPlatformOwned && <WhoPays processor={data} canOwn={canOwn} />}
             {data.billingMode === 'merchant' && (
               <SearchForm
-                key={externalUserId}
                 label="User (external id)"
                 value={externalUserId ?? ''}
                 onSearch={(user) => void navigate({ search: user === '' ? {} : { user } })}

@@ -40,7 +40,8 @@ export function Payments(): ReactNode {
       }
     >
       <section className="card" aria-label="Payments">
-        <Filter key={JSON.stringify(filter)} clientId={clientId} filter={filter} />
+        <Filter filter={filter} />
+        <Export clientId={clientId} filter={filter} />
         <Answer query={payments}>
           {({ pages }) =>
             pages.some((page) => page.payments.length > 0) ? (
@@ -50,11 +51,7 @@ export function Payments(): ReactNode {
                 hasMore={payments.hasNextPage}
               />
             ) : (
-              <Empty>
-                {isFiltered
-                  ? 'No payment fits the filter.'
-                  : 'No user has paid yet. What the owner pays to the platform is among the transactions in Money.'}
-              </Empty>
+              <Empty>{isFiltered ? 'No payment fits the filter.' : 'No user has paid yet.'}</Empty>
             )
           }
         </Answer>
@@ -98,44 +95,44 @@ const compact = ({ state, user = '', from: since = '', to = '' }: Fields): Payme
   ...(to !== '' && { to }),
 })
 
-interface FilterProps {
-  readonly clientId: string
-  readonly filter: PaymentFilter
-}
+const empty = { user: '', from: '', to: '' }
 
 /** The filter of the list. A state applies at once, what is typed with "Show". */
-function Filter({ clientId, filter }: FilterProps): ReactNode {
+function Filter({ filter }: { readonly filter: PaymentFilter }): ReactNode {
   const navigate = useNavigate({ from })
-  const [fields, setFields] = useState({ user: '', from: '', to: '', ...filter })
+  const [fields, setFields] = useState({ ...empty, ...filter })
+  const [shown, setShown] = useState(filter)
+  // Follows the address, and keeps the focus.
+  if (JSON.stringify(shown) !== JSON.stringify(filter)) {
+    setShown(filter)
+    setFields({ ...empty, ...filter })
+  }
   const show = (search: Fields): void => void navigate({ search: compact(search) })
   return (
-    <>
-      <form
-        className="row"
-        role="search"
-        onSubmit={(event) => {
-          event.preventDefault()
-          show({ ...fields, user: fields.user.trim() })
-        }}
-      >
-        <States chosen={filter.state} onChoose={(state) => show({ ...fields, ...state })} />
-        <label>
-          User (external id)
-          <input
-            type="search"
-            maxLength={200}
-            autoComplete="off"
-            spellCheck={false}
-            value={fields.user}
-            onChange={({ target }) => setFields({ ...fields, user: target.value })}
-          />
-        </label>
-        <Days fields={fields} onChange={(days) => setFields({ ...fields, ...days })} />
-        <Button type="submit">Show</Button>
-        {Object.keys(filter).length > 0 && <Button onClick={() => show({})}>Show all</Button>}
-      </form>
-      <Export clientId={clientId} filter={filter} />
-    </>
+    <form
+      className="row"
+      role="search"
+      onSubmit={(event) => {
+        event.preventDefault()
+        show({ ...fields, user: fields.user.trim() })
+      }}
+    >
+      <States chosen={filter.state} onChoose={(state) => show({ ...fields, ...state })} />
+      <label>
+        User (external id)
+        <input
+          type="search"
+          maxLength={200}
+          autoComplete="off"
+          spellCheck={false}
+          value={fields.user}
+          onChange={({ target }) => setFields({ ...fields, user: target.value })}
+        />
+      </label>
+      <Days fields={fields} onChange={(days) => setFields({ ...fields, ...days })} />
+      <Button type="submit">Show</Button>
+      {Object.keys(filter).length > 0 && <Button onClick={() => show({})}>Show all</Button>}
+    </form>
   )
 }
 
@@ -190,8 +187,13 @@ const Days = ({ fields, onChange }: DaysProps): ReactNode => (
   </>
 )
 
+interface ExportProps {
+  readonly clientId: string
+  readonly filter: PaymentFilter
+}
+
 /** All payments of the filter as a file. */
-function Export({ clientId, filter }: FilterProps): ReactNode {
+function Export({ clientId, filter }: ExportProps): ReactNode {
   const table = usePaymentTable(clientId)
   return (
     <>

@@ -1,8 +1,8 @@
 import { type PaymentFilter, paymentStates } from '../api/money.ts'
+import { isDay } from '../ui/usage/range.ts'
 import { toText } from '../ui/usage/search.ts'
 
-const day = (value: unknown): string | undefined =>
-  typeof value === 'string' && /^\d{4}-\d{2}-\d{2}$/.test(value) ? value : undefined
+const day = (value: unknown): string | undefined => (isDay(value) ? value : undefined)
 
 /** What the address of the list of payments may have after the question mark. */
 export function parsePaymentsSearch(search: Record<string, unknown>): PaymentFilter {

@@ -18,7 +18,7 @@ export function EveryApp(): ReactNode {
   return (
     <Page title="All apps" about="Every app of this deployment, with its owners and quotas.">
       <section className="card" aria-label="All apps">
-        <Search key={search} search={search} />
+        <Search search={search} />
         <Answer query={apps} rows={6}>
           {({ pages }) => {
             const found = pages.flatMap((page) => page.apps)

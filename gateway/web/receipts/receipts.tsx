@@ -22,7 +22,7 @@ export function Receipts(): ReactNode {
       title="Receipts"
       about="A receipt proves what a ticket cost and why. This page checks it in your browser."
     >
-      <Choice key={`choice ${ticket}`} ticket={ticket} />
+      <Choice ticket={ticket} />
       {ticket === undefined ? (
         <Verification fetched="" />
       ) : (

@@ -28,7 +28,10 @@ export function Identity({ app, canEdit }: { app: Schemas['App']; canEdit: boole
         className="stack"
         onSubmit={(event) => {
           event.preventDefault()
-          update.mutate(typed, { onSuccess: () => setTyped({}) })
+          update.mutate(typed, {
+            // Keeps what was typed since.
+            onSuccess: () => setTyped((latest) => (latest === typed ? {} : latest)),
+          })
         }}
       >
         <label>
@@ -70,7 +73,7 @@ export function Identity({ app, canEdit }: { app: Schemas['App']; canEdit: boole
             {update.isPending ? 'Saving …' : 'Save'}
           </Button>
         )}
-        {update.isSuccess && <p role="status">Saved.</p>}
+        {update.isSuccess && Object.keys(typed).length === 0 && <p role="status">Saved.</p>}
       </form>
     </section>
   )

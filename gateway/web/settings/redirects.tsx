@@ -11,6 +11,9 @@ const toUris = (text: string): string[] =>
     .map((line) => line.trim())
     .filter((line) => line !== '')
 
+const areStored = (...edited: readonly (string | undefined)[]): boolean =>
+  edited.every((text) => text === undefined)
+
 /** Addresses to which logins may lead back. */
 export function Redirects({ app, canEdit }: { app: Schemas['App']; canEdit: boolean }): ReactNode {
   /** Undefined until it is changed. Only changed lists are sent, so that another member's changes stay. */
@@ -18,8 +21,9 @@ export function Redirects({ app, canEdit }: { app: Schemas['App']; canEdit: bool
   const [logout, setLogout] = useState<string>()
   const update = useUpdateApp(app.clientId)
   const forget = (): void => {
-    setLogin(undefined)
-    setLogout(undefined)
+    // Keeps what was typed since.
+    setLogin((latest) => (latest === login ? undefined : latest))
+    setLogout((latest) => (latest === logout ? undefined : latest))
   }
   const type = (set: (text: string) => void, text: string): void => {
     if (update.isSuccess) update.reset()
@@ -68,7 +72,7 @@ export function Redirects({ app, canEdit }: { app: Schemas['App']; canEdit: bool
             {update.isPending ? 'Saving …' : 'Save addresses'}
           </Button>
         )}
-        {update.isSuccess && <p role="status">Saved.</p>}
+        {update.isSuccess && areStored(login, logout) && <p role="status">Saved.</p>}
       </form>
     </section>
   )

@@ -46,7 +46,6 @@ export function Usage(): ReactNode {
         }
       />
       <SearchForm
-        key={user ?? ''}
         label="Only the user"
         value={user ?? ''}
         placeholder="your id of the user"

@@ -23,7 +23,7 @@ export function Decisions({ user }: { user: UserRef }): ReactNode {
         <Explanation clientId={user.clientId} decisionId={decision} code={code} />
       )}
       <section className="card" aria-label="Decisions">
-        <Filter key={code ?? ''} code={code ?? ''} />
+        <Filter code={code ?? ''} />
         <Answer query={decisions}>
           {(found) =>
             found.length > 0 ? (

@@ -102,7 +102,7 @@ export function EditLimits({ user, limits }: EditLimitsProps): ReactNode {
         An empty field sets no limit. New limits apply within seconds; running calls continue.
       </p>
       {set.error && <Failure error={set.error} />}
-      {set.isSuccess && <p role="status">Saved.</p>}
+      {set.isSuccess && edited === null && <p role="status">Saved.</p>}
     </section>
   )
 }

@@ -86,7 +86,7 @@ const Leases = ({ holds: { leases, lentUsdAttos } }: { holds: UserHolds }): Reac
 )
 
 const Calls = ({
-  holds: { calls, pendingUsdAttos, pendingCount, eventLagSeconds },
+  holds: { calls, pendingUsdAttos, pendingCount, eventLagSeconds, holdMaxSeconds },
 }: {
   holds: UserHolds
 }): ReactNode => (
@@ -94,8 +94,11 @@ const Calls = ({
     <p className="soft">
       {formatInteger(pendingCount)} allowed {pendingCount === '1' ? 'call' : 'calls'} without a
       ticket: at most <Attos value={pendingUsdAttos} />. A ticket books its price and frees the
-      rest.
-      {BigInt(pendingCount) > BigInt(calls.length) && ' The oldest are shown.'}
+      rest. Without one, a call ends {eventLagSeconds} s after the signer’s later events, or, if the
+      signer is silent, {Math.ceil(holdMaxSeconds / 60)} minutes after the last call that it
+      allowed.
+      {BigInt(pendingCount) > BigInt(calls.reduce((sum, call) => sum + call.calls, 0)) &&
+        ' The oldest are shown.'}
     </p>
     <TableBox label="Table of calls without a ticket">
       <table>
@@ -107,12 +110,15 @@ const Calls = ({
             <th scope="col" className="number">
               Held
             </th>
-            <th scope="col">Why, and until when</th>
+            <th scope="col" className="number">
+              Calls
+            </th>
+            <th scope="col">Why</th>
           </tr>
         </thead>
         <tbody>
-          {calls.map((call) => (
-            <tr key={`${call.sessionId} ${call.sequence}`}>
+          {calls.map((call, index) => (
+            <tr key={`${call.sessionId} ${call.sequence} ${index}`}>
               <td>
                 <Instant at={call.authorisedAt} />
               </td>
@@ -125,9 +131,8 @@ const Calls = ({
               <td className="number">
                 <Attos value={call.boundUsdAttos} />
               </td>
-              <td>
-                <Reason call={call} lagSeconds={eventLagSeconds} />
-              </td>
+              <td className="number">{call.calls}</td>
+              <td>{waits[call.state]}</td>
             </tr>
           ))}
         </tbody>
@@ -138,21 +143,7 @@ const Calls = ({
 
 const waits: Readonly<Record<Call['state'], string>> = {
   unproven: 'Its ticket is awaited.',
-  proven: 'It was signed, because a later call follows it. Its ticket is awaited.',
+  proven:
+    'It was signed, because a later call follows it. Its ticket is awaited; without it, the deployment decides about a charge.',
   ticketed: 'Its ticket is here and waits for the price of ETH.',
-}
-
-function Reason({ call, lagSeconds }: { call: Call; lagSeconds: number }): ReactNode {
-  return (
-    <>
-      {waits[call.state]}
-      {call.freedBy !== undefined && (
-        <>
-          {' '}
-          Without it, freed {lagSeconds} s after the signer’s later events, or at{' '}
-          <Instant at={call.freedBy} /> if the signer stays silent.
-        </>
-      )}
-    </>
-  )
 }

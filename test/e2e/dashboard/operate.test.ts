@@ -96,7 +96,7 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     expect(new URL(page.url()).search).toBe('?search=signing_ttl')
     await page.reload()
     await found.waitFor()
-    await page.getByLabel('Only settings that are set').check()
+    await page.getByLabel('Only settings that are set').click()
     await page.getByText('No setting matches.').waitFor()
   })
 
@@ -366,7 +366,7 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     expect(await page.getByLabel('From').inputValue()).toBe('2026-01-01')
     await page.getByRole('link', { name: 'Differences' }).click()
     await page.getByText('No difference is open.').waitFor()
-    await page.getByLabel('Also resolved ones').check()
+    await page.getByLabel('Also resolved ones').click()
     await page.waitForURL(/all=true/)
     await page.getByText('No difference was found yet.').waitFor()
   })

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import {
@@ -141,7 +142,8 @@ describe.runIf(executablePath)('payments of users in the dashboard', () => {
     await show(page, `/${clientId()}`)
     await page.getByText('is overdue and tried again').waitFor()
     await page.getByRole('link', { name: 'See invoices' }).click()
-    expect(await page.locator('.tabs [aria-current]').allInnerTexts()).toEqual(['To users'])
+    const chosen = page.locator('.tabs [aria-current]')
+    await expect.poll(() => chosen.allInnerTexts()).toEqual(['To users'])
 
     const mine = await openMine()
     const invoices = mine.getByRole('region', { name: 'Table of my invoices' })
@@ -172,11 +174,15 @@ describe.runIf(executablePath)('payments of users in the dashboard', () => {
     await page.getByText('No payment fits the filter.').waitFor()
     expect(new URL(page.url()).search).toBe('?state=refunded')
     await page.getByRole('button', { name: 'Show all' }).click()
+    await expect.poll(() => rows.count()).toBeGreaterThan(2)
     const [file] = await Promise.all([
       page.waitForEvent('download'),
       page.getByRole('button', { name: 'Download CSV' }).click(),
     ])
     expect(file.suggestedFilename()).toBe('payments.csv')
+    const table = await readFile(await file.path(), 'utf8')
+    expect(table).toMatch(/^createdAt,.*amountUsd/)
+    expect(table).toContain(',top_up,10.00,')
     await page.getByLabel('User (external id)').fill('nobody_')
     await page.getByRole('button', { name: 'Show', exact: true }).click()
     await page.getByText('No payment fits the filter.').waitFor()

@@ -182,6 +182,7 @@ describe.runIf(executablePath)('settings in the dashboard', () => {
 
   it('moves the clock of a test app after it was typed, and shows the effects', async () => {
     const page = await settings()
+    await section(page, 'App').waitFor()
     expect(await section(page, 'Test clock').count()).toBe(0)
     const body = { name: 'Timed', isTest: true }
     expect(await send(page, { method: 'POST', path: '/api/v1/apps', body })).toBe(201)

@@ -37,7 +37,7 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
   let running: TestService
   let browser: Browser
   let complaints: { readonly text: string; readonly at: string }[] = []
-  const forgiven: RegExp[] = []
+  const forgiven: { readonly text: RegExp; readonly at: RegExp }[] = []
   const contexts: BrowserContext[] = []
   const quickstart = () => running.service.quickstart
   const clientId = (): string => quickstart().clientId
@@ -53,7 +53,9 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
   afterEach(async () => {
     await Promise.all(contexts.splice(0).map((context) => context.close()))
     const patterns = forgiven.splice(0)
-    const found = complaints.filter(({ text }) => !patterns.some((pattern) => pattern.test(text)))
+    const found = complaints.filter(
+      ({ text, at }) => !patterns.some((each) => each.text.test(text) && each.at.test(at)),
+    )
     complaints = []
     if (found.length === 0) return
     const lines = found.map(({ text, at }) => `${text} (${at})`)
@@ -106,6 +108,7 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
     await page.getByLabel('E-mail address').fill(email)
     await page.getByLabel('Password').fill(password)
     await page.getByRole('button', { name: 'Log in' }).click()
+    await page.waitForURL(({ pathname }) => pathname !== '/login')
     await page.locator('main h1').waitFor()
   }
 
@@ -123,9 +126,12 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
       await page.locator('main h1').waitFor()
       await expect.poll(() => page.getByRole('status', { name: 'Loading' }).count()).toBe(0)
     },
-    /** Forgives what pages of this test have reported, and report until its end, if it matches. */
-    forgive: (pattern: RegExp): void => {
-      forgiven.push(pattern)
+    /**
+     * Forgives what pages of this test have reported, and report until its end, if text and address
+     * match.
+     */
+    forgive: (text: RegExp, at = /^/): void => {
+      forgiven.push({ text, at })
     },
     /** Creates the viewer's account and invites it. */
     inviteViewer: () =>

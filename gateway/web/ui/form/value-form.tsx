@@ -60,7 +60,7 @@ export function ValueForm<Value, Output>(props: ValueFormProps<Value, Output>): 
       </form>
       {value === null && text !== '' && <p role="status">{hint}</p>}
       {change.error && <Failure error={change.error} />}
-      {change.isSuccess && <p role="status">Saved.</p>}
+      {change.isSuccess && edited === null && <p role="status">Saved.</p>}
     </>
   )
 }

@@ -12,10 +12,15 @@ interface SearchFormProps {
   readonly onSearch: (text: string) => void
 }
 
-/** A text that the address keeps as filter of the view. Give it the value as key. */
+/** A text that the address keeps as filter of the view. It follows the address, and keeps the focus. */
 export function SearchForm(props: SearchFormProps): ReactNode {
   const { label, value, placeholder, action = 'Show', clear, onSearch } = props
   const [text, setText] = useState(value)
+  const [shown, setShown] = useState(value)
+  if (shown !== value) {
+    setShown(value)
+    setText(value)
+  }
   return (
     <form
       className="row"

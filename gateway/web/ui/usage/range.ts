@@ -125,7 +125,8 @@ const lastMonth = (now: number): Range => ({
   isOfDays: true,
 })
 
-function isDay(value: unknown): value is string {
+/** Whether it is a day of the calendar, such as 2026-02-28. */
+export function isDay(value: unknown): value is string {
   if (typeof value !== 'string' || !/^\d{4}-\d{2}-\d{2}$/.test(value)) return false
   const ms = Date.parse(value)
   return !Number.isNaN(ms) && formatUtcDay(ms) === value

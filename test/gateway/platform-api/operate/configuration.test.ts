@@ -5,12 +5,17 @@ import { logIn } from '../../../support/web/people.ts'
 import { type Console, startConsole } from '../../console.ts'
 
 const secret = registerSecret('a secret that must stay in the process')
-const login = registerSecret('user:password')
+const login = registerSecret('user:p@ssword')
+const key = registerSecret('key-of-the-query')
 
 let console: Console
 beforeAll(async () => {
   const reader = createEnvReader(
-    { TOKEN: secret, ADDRESS: `https://${login}@host.example/x`, ZONE: 'eu' },
+    {
+      TOKEN: secret,
+      ADDRESS: `https://${login}@host.example/x?apikey=${key}&of=eth,https://${login}@two.example`,
+      ZONE: 'eu',
+    },
     { files: { ZONE: '/etc/tollgate.yaml' } },
   )
   reader.optional('ZONE', { meaning: 'Where it runs.' })
@@ -32,7 +37,7 @@ describe('the configuration, for platform admins', () => {
     const text = await answer.text()
     expect(answer.status).toBe(200)
     expect(text).not.toContain(secret)
-    expect(text).not.toContain(login)
+    for (const hidden of [login, 'ssword', key]) expect(text).not.toContain(hidden)
     const unset = { source: 'unset', secret: false, reloads: false }
     expect(JSON.parse(text)).toEqual({
       processes: [
@@ -44,7 +49,7 @@ describe('the configuration, for platform admins', () => {
               ...unset,
               name: 'ADDRESS',
               meaning: 'What it calls.',
-              value: 'https://…@host.example/x',
+              value: 'https://…@host.example/x?apikey=…&of=…,https://…@two.example',
               source: 'environment',
             },
             {
