@@ -58,9 +58,6 @@ const keepBytes = 24 * 1024 * 1024
 // Postgres counts timestamps from the year 2000.
 const epochMicros = 946_684_800_000_000
 const highWord = 2 ** 32
-/** Up to these lengths a loop over characters or bytes is faster than Buffer's own functions. */
-const shortText = 48
-const shortCopy = 80
 
 /** Returns a buffer that starts with `memory` and grows as needed. */
 export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes)): RowBuffer {
@@ -91,10 +88,7 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
   function text(value: string): void {
     room(4 + value.length * 3)
     const start = at + 4
-    const written =
-      value.length <= shortText && writeAscii(buffer, start, value)
-        ? value.length
-        : buffer.write(value, start, 'utf8')
+    const written = buffer.write(value, start, 'utf8')
     word(written, at)
     at = start + written
   }
@@ -122,8 +116,7 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
 
   function copy(source: Buffer, from: number, to: number): void {
     room(to - from)
-    if (to - from > shortCopy) at += source.copy(buffer, at, from, to)
-    else for (let i = from; i < to; i++) buffer[at++] = source[i] ?? 0
+    at += source.copy(buffer, at, from, to)
   }
 
   function uuid(value: Uint8Array, from = 0): void {
@@ -193,16 +186,6 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
       if (buffer.length > keepBytes) buffer = Buffer.from(new ArrayBuffer(firstBytes))
     },
   }
-}
-
-/** Writes ASCII text. Returns false when a character needs more than one byte. */
-function writeAscii(buffer: Buffer, at: number, value: string): boolean {
-  for (let i = 0; i < value.length; i++) {
-    const code = value.charCodeAt(i)
-    if (code > 127) return false
-    buffer[at + i] = code
-  }
-  return true
 }
 
 const dash = 45
