@@ -38,7 +38,7 @@ const maxAnswerBytes = 16 * 1024 * 1024
  * Time for a method that calls the payment processor: two slow requests in a row, each after up to
  * 10 s in the queue and with two attempts of 10 s (STRIPE_TIMEOUT_MS). If the processor is down,
  * core reports it after the first request. A customer who was deleted there costs up to six requests;
- * if all of them are slow, the caller gets UNAVAILABLE, and a repetition goes on.
+ * if all of them are slow, the caller gets UNAVAILABLE and repeats the call.
  */
 const processorMs = 65_000
 

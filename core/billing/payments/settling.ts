@@ -180,8 +180,8 @@ export function createSettling({
   }
 
   /**
-   * Ends a checkout of a processor that the deployment does not use any more. Nobody knows whether it
-   * was paid, so it credits nothing.
+   * Ends a checkout of a processor that the deployment used before. Core cannot ask whether it was
+   * paid, so it credits nothing.
    */
   async function abandon(key: Pick<StoredCheckout, 'appId' | 'id'>): Promise<void> {
     await tx(pool, async (db) => {
@@ -190,7 +190,7 @@ export function createSettling({
       const { processor: former, processorId, amount } = stored
       const problem = `unknown: its payment processor (${former}) is no longer configured`
       await giveUp(db, stored, { state: 'failed', problem, at: now() })
-      // Nobody got the address of a pay page, or the page took no money.
+      // No pay page was opened, or the page took no money.
       if (processorId === null || amount === null) return
       log.error({ appId: key.appId, checkoutId: key.id, former }, 'a checkout cannot be settled')
       await reportUnknown(db, stored)

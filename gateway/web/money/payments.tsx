@@ -21,7 +21,7 @@ import { storeCsv } from '../ui/table/store-csv.ts'
 
 const from = '/$clientId/money/payments'
 
-/** What the app's users paid, and what went back of it. */
+/** Lists payments of the app's users, with refunds and disputes. */
 export function Payments(): ReactNode {
   const { clientId } = useParams({ from })
   const filter = useSearch({ from })
