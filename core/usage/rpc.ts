@@ -158,12 +158,16 @@ const queryOf = ({
   groupBy,
   gatewayRequestId,
   includeRetail,
+  pipeline,
+  modelId,
 }: pb.QueryOwnUsageRequest): UsageQuery => ({
   startDate,
   endDate,
   groupBy,
   gatewayRequestId,
   includeRetail,
+  pipeline,
+  modelId,
 })
 
 const historyOf = ({
@@ -200,6 +204,9 @@ function toUsage(
     byManifest: rows('manifest', toSessionSums),
     bySession: rows('session', toSessionSums),
     byDay: rows('day', toDay),
+    byHour: rows('hour', toHour),
+    byDailyTopModels: rows('daily_top_models', toPipelineModel),
+    byHourlyTopModels: rows('hourly_top_models', toPipelineModel),
   }
 }
 
@@ -249,6 +256,7 @@ const toPipelineModel = (row: ChargedRow): pb.PipelineModelUsage => ({
   feeEth: formatEth(row.fee),
   retailRateUsd: row.retailRateUsd ?? undefined,
   date: row.day ?? undefined,
+  hour: row.hour ?? undefined,
 })
 
 const toSessionSums = (row: ChargedRow): pb.SessionUsage => ({
@@ -267,6 +275,7 @@ const toSessionSums = (row: ChargedRow): pb.SessionUsage => ({
 })
 
 const toDay = (row: ChargedRow): pb.DayUsage => ({ ...common(row), date: row.day ?? other })
+const toHour = (row: ChargedRow): pb.HourUsage => ({ ...common(row), hour: row.hour ?? other })
 
 /** Removes the trailing zeros that Postgres prints. */
 const plain = (decimal: string): string =>

@@ -7,7 +7,7 @@ import { type Read, readPrimary } from '../shared/database/replica.ts'
 import type { Shared } from '../shared/shared.ts'
 import { requestEvents } from './history/store.ts'
 import { charged } from './pricing.ts'
-import { listDays } from './range.ts'
+import { type TimedGrouping, hasTimes, listTimes } from './range.ts'
 import * as store from './store.ts'
 import {
   type Grouping,
@@ -32,6 +32,9 @@ export interface UsageQuery extends Dates {
   readonly groupBy: string | undefined
   readonly gatewayRequestId: string | undefined
   readonly includeRetail: boolean
+  /** Only tickets of this pipeline, and of this model. */
+  readonly pipeline?: string | undefined
+  readonly modelId?: string | undefined
 }
 
 const maxRows = 10_000
@@ -69,9 +72,13 @@ export function createUsage({
   async function report(
     appId: AppId,
     user: KnownUser | null,
-    { range, grouping, requestId, includeRetail }: ParsedQuery,
+    { grouping, includeRetail, ...selected }: ParsedQuery,
   ): Promise<UsageReport> {
-    const selection: Selection = { appId, userId: user?.id ?? null, range, requestId }
+    const { range, requestId } = selected
+    const selection: Selection = { ...selected, appId, userId: user?.id ?? null }
+    // Refuses a range with too many rows before it is read.
+    if (range.start && range.end && hasTimes(grouping))
+      listTimes(grouping, range, { used: [], now: range.end })
     const stored = await read(async (from) => ({
       sums: await store.sums(from, selection, { grouping, limit: maxRows }),
       events:
@@ -80,18 +87,15 @@ export function createUsage({
           : await store.inRequest(from, (db) => requestEvents(db, selection, maxEvents)),
     }))
     const sums = mergeUnknown(stored.sums)
-    const rows =
-      grouping === 'day'
-        ? withEveryDay(sums, selection, await clocks.timeOf(pool, appId, now()))
-        : grouping === 'user' && sums.length === 0 && user
-          ? [{ ...zeroRow, userId: user.id, externalUserId: user.externalUserId }]
+    const rows = hasTimes(grouping)
+      ? inTime(grouping, sums, { range, now: await clocks.timeOf(pool, appId, now()) })
+      : grouping === 'user' && sums.length === 0 && user
+        ? [{ ...zeroRow, userId: user.id, externalUserId: user.externalUserId }]
+        : grouping === 'daily_pipeline'
+          ? byTime(sums)
           : sums
     const terms = { cutBasisPoints: await platformCut(appId), includeRetail }
-    return {
-      grouping,
-      events: stored.events,
-      ...charged(grouping === 'daily_pipeline' ? byDate(rows) : rows, terms),
-    }
+    return { grouping, events: stored.events, ...charged(rows, terms) }
   }
 
   return { query, queryOwn }
@@ -104,14 +108,23 @@ interface ParsedQuery {
   readonly grouping: Grouping
   readonly requestId: string | null
   readonly includeRetail: boolean
+  readonly pipeline: string | undefined
+  readonly modelId: string | undefined
 }
 
-const parse = (query: UsageQuery): ParsedQuery => ({
-  range: parseDates(query),
-  grouping: parseGrouping(query.groupBy),
-  requestId: parseRequestId(query.gatewayRequestId),
-  includeRetail: query.includeRetail,
-})
+function parse(query: UsageQuery): ParsedQuery {
+  const { pipeline, modelId, includeRetail } = query
+  const range = parseDates(query)
+  const grouping = parseGrouping(query.groupBy)
+  // A session's sums have all of its models.
+  if ((pipeline ?? modelId) !== undefined && (grouping === 'session' || grouping === 'manifest'))
+    throw new DomainError(
+      'REQUEST_INVALID',
+      `pipeline and modelId do not select rows of groupBy=${grouping}`,
+    )
+  const requestId = parseRequestId(query.gatewayRequestId)
+  return { range, grouping, requestId, includeRetail, pipeline, modelId }
+}
 
 function parseGrouping(text: string | undefined): Grouping {
   const grouping = groupings.find((known) => known === (text ?? 'none'))
@@ -125,10 +138,18 @@ function parseRequestId(text: string | undefined): string | null {
   return text ?? null
 }
 
-function withEveryDay(rows: readonly UsageRow[], { range }: Selection, now: Date): UsageRow[] {
-  const byDay = new Map(rows.map((row) => [row.day, row]))
-  const used = rows.flatMap(({ day }) => (day === null ? [] : [day]))
-  return listDays(range, used, now).map((day) => byDay.get(day) ?? { ...zeroRow, day })
+/** Sorts rows of a grouping by time, and adds days or hours without usage. */
+function inTime(
+  grouping: TimedGrouping,
+  rows: readonly UsageRow[],
+  { range, now }: { range: Selection['range']; now: Date },
+): UsageRow[] {
+  const used = new Map(rows.map((row) => [row.day ?? row.hour ?? '', row]))
+  used.delete('')
+  const times = listTimes(grouping, range, { used: [...used.keys()], now })
+  if (grouping === 'day') return times.map((day) => used.get(day) ?? { ...zeroRow, day })
+  if (grouping === 'hour') return times.map((hour) => used.get(hour) ?? { ...zeroRow, hour })
+  return byTime(rows)
 }
 
 const zeroRow: UsageRow = {
@@ -140,6 +161,7 @@ const zeroRow: UsageRow = {
   manifestId: null,
   sessionId: null,
   day: null,
+  hour: null,
   requests: 0n,
   unpriced: 0n,
   fee: wei(0n),
@@ -165,11 +187,12 @@ function mergeUnknown(rows: readonly UsageRow[]): UsageRow[] {
   )
 }
 
-const byDate = (rows: readonly UsageRow[]): UsageRow[] =>
+const byTime = (rows: readonly UsageRow[]): UsageRow[] =>
   rows.toSorted(
     (a, b) =>
       Number(a.rest) - Number(b.rest) ||
-      order(a.day, b.day) ||
+      order(a.day ?? a.hour, b.day ?? b.hour) ||
+      Number(a.pipeline === null) - Number(b.pipeline === null) ||
       order(a.pipeline, b.pipeline) ||
       order(a.modelId, b.modelId),
   )

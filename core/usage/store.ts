@@ -13,11 +13,27 @@ const keysOf: Readonly<Record<Grouping, readonly Key[]>> = {
   manifest: ['manifest_id', 'pipeline', 'model_id'],
   session: ['user_id', 'session_id', 'manifest_id', 'pipeline', 'model_id'],
   day: ['day'],
+  hour: ['hour'],
+  daily_top_models: ['day', 'pipeline', 'model_id'],
+  hourly_top_models: ['hour', 'pipeline', 'model_id'],
 }
 
+/** Groupings whose rows name the costliest models only; one row of each time sums the others. */
+const topGroupings: ReadonlySet<Grouping> = new Set(['daily_top_models', 'hourly_top_models'])
+const topModels = 5
+
 /** A grouping column for sums of usage. */
-export type Key = 'user_id' | 'pipeline' | 'model_id' | 'day' | 'manifest_id' | 'session_id'
-const keys: readonly Key[] = ['user_id', 'pipeline', 'model_id', 'day', 'manifest_id', 'session_id']
+export type Key =
+  'user_id' | 'pipeline' | 'model_id' | 'day' | 'hour' | 'manifest_id' | 'session_id'
+const keys: readonly Key[] = [
+  'user_id',
+  'pipeline',
+  'model_id',
+  'day',
+  'hour',
+  'manifest_id',
+  'session_id',
+]
 
 interface Row {
   rest: boolean
@@ -26,6 +42,7 @@ interface Row {
   pipeline: string | null
   model_id: string | null
   day: string | null
+  hour: string | null
   manifest_id: string | null
   session_id: string | null
   requests: string
@@ -49,6 +66,7 @@ const toRow = (row: Row): UsageRow => ({
   manifestId: row.manifest_id,
   sessionId: row.session_id,
   day: row.day,
+  hour: row.hour,
   requests: BigInt(row.requests),
   unpriced: BigInt(row.unpriced),
   fee: wei(BigInt(row.fee)),
@@ -69,7 +87,7 @@ const toRow = (row: Row): UsageRow => ({
  */
 
 /** Reads whole hours from their sums, and the partial hours at both ends from tickets. */
-function selectedHours({ appId, userId, range }: Selection): Statement {
+function selectedHours({ appId, userId, range, pipeline, modelId }: Selection): Statement {
   const {
     from,
     to,
@@ -86,6 +104,7 @@ function selectedHours({ appId, userId, range }: Selection): Statement {
       from usage_hourly
       where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
         and hour >= coalesce(${from}::timestamptz, '-infinity') and hour < coalesce(${to}::timestamptz, 'infinity')
+        and (${pipeline}::text is null or pipeline = ${pipeline}) and (${modelId}::text is null or model_id = ${modelId})
       union all
       select user_id, null, null, pipeline, model_id, 1, case when cost_attos is null then 1 else 0 end, fee_wei,
              coalesce(cost_attos, 0), coalesce(retail_attos, cost_attos, 0), coalesce(platform_fee_attos, 0),
@@ -93,6 +112,7 @@ function selectedHours({ appId, userId, range }: Selection): Statement {
       from tickets
       where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
         and signed_at >= ${first?.start}::timestamptz and signed_at < ${first?.end}::timestamptz
+        and (${pipeline}::text is null or pipeline = ${pipeline}) and (${modelId}::text is null or model_id = ${modelId})
       union all
       select user_id, null, null, pipeline, model_id, 1, case when cost_attos is null then 1 else 0 end, fee_wei,
              coalesce(cost_attos, 0), coalesce(retail_attos, cost_attos, 0), coalesce(platform_fee_attos, 0),
@@ -100,6 +120,7 @@ function selectedHours({ appId, userId, range }: Selection): Statement {
       from tickets
       where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
         and signed_at >= ${second?.start}::timestamptz and signed_at < ${second?.end}::timestamptz
+        and (${pipeline}::text is null or pipeline = ${pipeline}) and (${modelId}::text is null or model_id = ${modelId})
     )`
 }
 
@@ -172,6 +193,8 @@ function selectedRequest({
   userId,
   range: { start, end },
   requestId,
+  pipeline,
+  modelId,
 }: Selection): Statement {
   return sql`
     with selected as (
@@ -183,6 +206,7 @@ function selectedRequest({
       from tickets
       where request_id = ${requestId} and app_id::text = ${appId} and (${userId}::text is null or user_id::text = ${userId})
         and (${start}::timestamptz is null or signed_at >= ${start}) and (${end}::timestamptz is null or signed_at < ${end})
+        and (${pipeline}::text is null or pipeline = ${pipeline}) and (${modelId}::text is null or model_id = ${modelId})
     )`
 }
 
@@ -195,21 +219,26 @@ export async function sums(
   selection: Selection,
   by: { grouping: Grouping; limit: number },
 ): Promise<UsageRow[]> {
-  const keys = keysOf[by.grouping]
-  if (selection.requestId === null) return sumsBy(pool, selection, { keys, limit: by.limit })
-  return inRequest(pool, (db) =>
-    grouped(db, selectedRequest(selection), { ...selection, keys, limit: by.limit }),
-  )
+  const how = {
+    keys: keysOf[by.grouping],
+    // Counts groups before all but the costliest models are merged; the range bounds those.
+    ...(topGroupings.has(by.grouping)
+      ? { limit: Number.MAX_SAFE_INTEGER, top: topModels }
+      : { limit: by.limit }),
+  }
+  if (selection.requestId === null) return sumsBy(pool, selection, how)
+  return inRequest(pool, (db) => grouped(db, selectedRequest(selection), { ...selection, ...how }))
 }
 
 /**
- * Like `sums`, for a selection without a gateway request. Groups by any columns, except the day
- * together with a session's.
+ * Like `sums`, for a selection without a gateway request. Groups by any columns, except the day or
+ * hour together with a session's. A selection by model must not be grouped by a session's columns,
+ * because a session's row has all of its models.
  */
 export async function sumsBy(
   pool: Pool,
   selection: Selection,
-  by: { keys: readonly Key[]; limit: number },
+  by: Omit<By, 'appId'>,
 ): Promise<UsageRow[]> {
   if (!by.keys.includes('manifest_id'))
     return grouped(pool, selectedHours(selection), { ...by, ...selection })
@@ -237,12 +266,14 @@ interface By {
   readonly keys: readonly Key[]
   readonly limit: number
   readonly appId: AppId
+  /** Merges all but this number of the costliest models. */
+  readonly top?: number
 }
 
 async function grouped(
   db: Db,
   head: Statement,
-  { keys: by, limit, appId }: By,
+  { keys: by, limit, appId, top }: By,
 ): Promise<UsageRow[]> {
   const rows = await many<Row>(
     db,
@@ -259,10 +290,10 @@ async function grouped(
              coalesce(sum(secs), 0) as secs, min(first_at) as first_at, max(last_at) as last_at
       from selected
       ${by.length === 0 ? '' : `group by ${by.map((key) => keys.indexOf(key) + 1).join(', ')}`}
-    ), ranked as (
+    )${top === undefined ? '' : `, ${named}`}, ranked as (
       select *, row_number() over (order by cost desc, requests desc, ${keys.join(', ')}) > $1 as rest,
              row_number() over (order by cost desc, requests desc, ${keys.join(', ')}) as place
-      from grouped
+      from ${top === undefined ? 'grouped' : 'named'}
     ), bounded as (
       select rest, ${keys.map((key) => `case when not rest then ${key} end as ${key}`).join(', ')},
              sum(requests) as requests, sum(unpriced) as unpriced, sum(fee) as fee, sum(cost) as cost,
@@ -275,16 +306,34 @@ async function grouped(
     from bounded b
     left join end_users u on u.app_id = $2 and u.id = b.user_id
     order by b.place`,
-      values: [limit, appId],
+      values: top === undefined ? [limit, appId] : [limit, appId, top],
     }),
   )
   return rows.map(toRow)
 }
 
+/** Replaces the names of all but the costliest models by null; `bounded` then merges their rows. */
+const named = `top as (
+      select pipeline, model_id
+      from grouped
+      group by pipeline, model_id
+      order by sum(cost) desc, sum(requests) desc, pipeline, model_id
+      limit $3
+    ), named as (
+      select g.user_id, t.pipeline, t.model_id, g.day, g.hour, g.manifest_id, g.session_id, g.requests, g.unpriced, g.fee,
+             g.cost, g.retail, g.platform_fee, g.platform_wei, g.secs, g.first_at, g.last_at
+      from grouped g
+      left join top t on t.pipeline = g.pipeline and t.model_id = g.model_id
+    )`
+
 const rest = 'rest'
 const typeOf = (key: Key): string => (key === 'user_id' ? 'uuid' : 'text')
 const expressionOf = (key: Key): string =>
-  key === 'day' ? `to_char(first_at at time zone 'UTC', 'YYYY-MM-DD')` : key
+  key === 'day'
+    ? `to_char(first_at at time zone 'UTC', 'YYYY-MM-DD')`
+    : key === 'hour'
+      ? `to_char(first_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24":00:00.000Z"')`
+      : key
 
 /** Appends `tail` to `head` and renumbers its placeholders. */
 export function after(head: Statement, tail: Statement): Statement {
@@ -324,6 +373,7 @@ function withRest(rows: readonly UsageRow[], [all]: readonly UsageRow[]): UsageR
     manifestId: null,
     sessionId: null,
     day: null,
+    hour: null,
   }
   const merged = known === undefined ? missing : addSums(missing, known)
   return [...listed, { ...none, ...merged, rest: true, billableSecs, firstAt: null, lastAt: null }]

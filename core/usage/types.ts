@@ -15,6 +15,9 @@ export const groupings = [
   'manifest',
   'session',
   'day',
+  'hour',
+  'daily_top_models',
+  'hourly_top_models',
 ] as const
 export type Grouping = (typeof groupings)[number]
 
@@ -25,6 +28,9 @@ export interface Selection {
   readonly range: Range
   /** Selects only tickets of this gateway request. */
   readonly requestId: string | null
+  /** Selects only tickets of this pipeline. */
+  readonly pipeline?: string | undefined
+  readonly modelId?: string | undefined
 }
 
 /** Exact sums over tickets. `cost` excludes tickets without a rate; `unpriced` is their number. */
@@ -65,6 +71,8 @@ export interface UsageRow extends Sums {
   readonly sessionId: string | null
   /** `YYYY-MM-DD` in UTC. */
   readonly day: string | null
+  /** The start of a UTC hour, ISO 8601. */
+  readonly hour: string | null
   /** Decimal seconds. */
   readonly billableSecs: string
   readonly firstAt: Date | null

@@ -188,7 +188,7 @@ function ofApp(page: Page): Statement {
 /** Returns the tickets of one gateway request, the newest first. Requires `inRequest`. */
 export async function requestEvents(
   db: Db,
-  { appId, userId, range: { start, end }, requestId }: Selection,
+  { appId, userId, range: { start, end }, requestId, pipeline, modelId }: Selection,
   limit: number,
 ): Promise<RequestItem[]> {
   const tickets = sql`
@@ -197,6 +197,7 @@ export async function requestEvents(
       from tickets
       where request_id = ${requestId} and app_id::text = ${appId} and (${userId}::text is null or user_id::text = ${userId})
         and (${start}::timestamptz is null or signed_at >= ${start}) and (${end}::timestamptz is null or signed_at < ${end})
+        and (${pipeline}::text is null or pipeline = ${pipeline}) and (${modelId}::text is null or model_id = ${modelId})
     )`
   return (await many<TicketRow>(db, withNames(tickets, { appId, limit }))).map(toRequest)
 }

@@ -30,6 +30,9 @@ const groupings = [
   'manifest',
   'session',
   'day',
+  'hour',
+  'daily_top_models',
+  'hourly_top_models',
 ] as const
 
 export const dateQuery = {
@@ -44,6 +47,12 @@ export const usageQuery = {
   includeRetail: Type.Optional(oneOf(['1', 'true', '0', 'false'], 'The same as include=retail.')),
   gatewayRequestId: Type.Optional(
     required('Only the tickets of this gateway request, with the tickets themselves.'),
+  ),
+  pipeline: Type.Optional(
+    required('Only tickets of this pipeline; not with groupBy=manifest or session.'),
+  ),
+  modelId: Type.Optional(
+    required('Only tickets of this model; not with groupBy=manifest or session.'),
   ),
 }
 

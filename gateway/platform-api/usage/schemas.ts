@@ -62,6 +62,19 @@ const sessionFields = {
 }
 
 const date = Type.String({ description: 'YYYY-MM-DD in UTC.' })
+const hour = Instant('The start of a UTC hour.')
+const topModels =
+  'The five costliest models of the range, and other for the sum of further ones, at each time with tickets.'
+
+const timeFields = {
+  requestCount,
+  currency,
+  feeWei,
+  networkFeeUsdMicros,
+  ownerChargeUsdMicros,
+  platformFeeUsdMicros,
+  ...retail,
+}
 
 export const UsageRequest = named(
   Type.Object({
@@ -220,19 +233,20 @@ export const Usage = named(
       ),
     ),
     byDay: Type.Optional(
-      Type.Array(
-        Type.Object({
-          date,
-          requestCount,
-          currency,
-          feeWei,
-          networkFeeUsdMicros,
-          ownerChargeUsdMicros,
-          platformFeeUsdMicros,
-          ...retail,
-        }),
-        { description: 'Every UTC day of the range.' },
-      ),
+      Type.Array(Type.Object({ date, ...timeFields }), {
+        description: 'Every UTC day of the range.',
+      }),
+    ),
+    byHour: Type.Optional(
+      Type.Array(Type.Object({ hour, ...timeFields }), {
+        description: 'Every UTC hour of the range; the first and the last may be partial.',
+      }),
+    ),
+    byDailyTopModels: Type.Optional(
+      Type.Array(Type.Object({ date, ...pipelineFields }), { description: topModels }),
+    ),
+    byHourlyTopModels: Type.Optional(
+      Type.Array(Type.Object({ hour, ...pipelineFields }), { description: topModels }),
     ),
     events: Type.Optional(
       Type.Array(ref(UsageRequest), {

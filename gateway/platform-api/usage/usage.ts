@@ -99,18 +99,36 @@ function toUsage(
     source: 'ledger',
     period: { start: startDate ?? null, end: endDate ?? null },
     totals: withCurrency(requireField(usage.totals, 'totals')),
-    byUser: groupBy === 'user' ? usage.byUser.map(toUserRow) : undefined,
-    byPipelineModel:
-      groupBy === 'pipeline_model' ? usage.byPipelineModel.map(toPipelineRow) : undefined,
-    byDailyPipeline:
-      groupBy === 'daily_pipeline' ? usage.byDailyPipeline.map(toDailyRow) : undefined,
-    byManifest: groupBy === 'manifest' ? usage.byManifest.map(withCurrency) : undefined,
-    bySession: groupBy === 'session' ? usage.bySession.map(toSessionRow) : undefined,
-    byDay: groupBy === 'day' ? usage.byDay.map(withCurrency) : undefined,
+    ...toRows(usage, groupBy),
     events:
       gatewayRequestId === undefined
         ? undefined
         : usage.events.map((event) => ({ ...event, clientId })),
+  }
+}
+
+function toRows(usage: UsageMessage, groupBy: string | undefined) {
+  switch (groupBy) {
+    case 'user':
+      return { byUser: usage.byUser.map(toUserRow) }
+    case 'pipeline_model':
+      return { byPipelineModel: usage.byPipelineModel.map(toPipelineRow) }
+    case 'daily_pipeline':
+      return { byDailyPipeline: usage.byDailyPipeline.map(toDailyRow) }
+    case 'manifest':
+      return { byManifest: usage.byManifest.map(withCurrency) }
+    case 'session':
+      return { bySession: usage.bySession.map(toSessionRow) }
+    case 'day':
+      return { byDay: usage.byDay.map(withCurrency) }
+    case 'hour':
+      return { byHour: usage.byHour.map(withCurrency) }
+    case 'daily_top_models':
+      return { byDailyTopModels: usage.byDailyTopModels.map(toDailyRow) }
+    case 'hourly_top_models':
+      return { byHourlyTopModels: usage.byHourlyTopModels.map(toPipelineRow) }
+    default:
+      return {}
   }
 }
 

@@ -105,6 +105,26 @@ describe('queries never scan all tickets', () => {
       (pool) => createUsage(deps(pool)).query(app(), { ...sums, ...monthRange, groupBy: 'day' }),
     ],
     [
+      'a month by hour',
+      0,
+      (pool) => createUsage(deps(pool)).query(app(), { ...sums, ...monthRange, groupBy: 'hour' }),
+    ],
+    [
+      "a month's costliest models by hour",
+      0,
+      (pool) =>
+        createUsage(deps(pool)).query(app(), {
+          ...sums,
+          ...monthRange,
+          groupBy: 'hourly_top_models',
+        }),
+    ],
+    [
+      'a month of one model',
+      0,
+      (pool) => createUsage(deps(pool)).query(app(), { ...sums, ...monthRange, modelId: 'sdxl' }),
+    ],
+    [
       'a month by manifest',
       0,
       (pool) =>

@@ -15,6 +15,7 @@ const rowOf = (fee: bigint, more: Partial<Sums> = {}): UsageRow => ({
   manifestId: null,
   sessionId: null,
   day: null,
+  hour: null,
   requests: 1n,
   unpriced: 0n,
   fee: wei(fee),

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import * as fc from 'fast-check'
 import { splitAtHours } from '../../../core/lib/time.ts'
-import { listDays } from '../../../core/usage/range.ts'
+import { listTimes } from '../../../core/usage/range.ts'
 
 describe('range', () => {
   it('is split into whole hours and edges that together equal the range', () => {
@@ -34,12 +34,12 @@ describe('range', () => {
   })
 
   it('has the days from its start to the day before its exclusive end', () => {
-    const days = listDays(
+    const days = listTimes(
+      'day',
       { start: new Date('2026-01-31T00:00:00Z'), end: new Date('2026-03-01T00:00:00Z') },
-      [],
-      new Date('2027-01-01T00:00:00Z'),
+      { used: [], now: new Date('2027-01-01T00:00:00Z') },
     )
     expect([days.length, days[0], days.at(-1)]).toEqual([29, '2026-01-31', '2026-02-28'])
-    expect(listDays({ start: null, end: null }, [], new Date())).toEqual([])
+    expect(listTimes('day', { start: null, end: null }, { used: [], now: new Date() })).toEqual([])
   })
 })

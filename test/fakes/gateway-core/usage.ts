@@ -64,6 +64,17 @@ const sums = {
   lastAt: at,
 }
 
+const models = {
+  pipeline: 'text-to-image',
+  modelId: 'sdxl',
+  requestCount: '3',
+  feeWei: '3000000000000000',
+  feeEth: '0.003',
+  networkFeeUsdMicros: '9000000',
+  ownerChargeUsdMicros: '9000000',
+  platformFeeUsdMicros: '0',
+}
+
 const ticket: usage.UsageRequest = {
   time: at,
   eventId: 'e-1',
@@ -166,31 +177,8 @@ const used: usage.Usage = {
       platformFeeUsdMicros: '0',
     },
   ],
-  byPipelineModel: [
-    {
-      pipeline: 'text-to-image',
-      modelId: 'sdxl',
-      requestCount: '3',
-      feeWei: '3000000000000000',
-      feeEth: '0.003',
-      networkFeeUsdMicros: '9000000',
-      ownerChargeUsdMicros: '9000000',
-      platformFeeUsdMicros: '0',
-    },
-  ],
-  byDailyPipeline: [
-    {
-      date: '2026-01-02',
-      pipeline: 'text-to-image',
-      modelId: 'sdxl',
-      requestCount: '3',
-      feeWei: '3000000000000000',
-      feeEth: '0.003',
-      networkFeeUsdMicros: '9000000',
-      ownerChargeUsdMicros: '9000000',
-      platformFeeUsdMicros: '0',
-    },
-  ],
+  byPipelineModel: [models],
+  byDailyPipeline: [{ ...models, date: '2026-01-02' }],
   byManifest: [{ ...sums, manifestId: 'm-1' }],
   bySession: [
     { ...sums, manifestId: 'm-1', sessionId: 's-1', endUserId: user.id, externalUserId: 'ada' },
@@ -205,6 +193,18 @@ const used: usage.Usage = {
       platformFeeUsdMicros: '0',
     },
   ],
+  byHour: [
+    {
+      hour: '2026-01-02T03:00:00.000Z',
+      requestCount: '3',
+      feeWei: '3000000000000000',
+      networkFeeUsdMicros: '9000000',
+      ownerChargeUsdMicros: '9000000',
+      platformFeeUsdMicros: '0',
+    },
+  ],
+  byDailyTopModels: [{ ...models, date: '2026-01-02' }],
+  byHourlyTopModels: [{ ...models, hour: '2026-01-02T03:00:00.000Z' }],
   events: [ticket],
 }
 

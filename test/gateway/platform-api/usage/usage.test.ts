@@ -152,12 +152,38 @@ describe('usage', () => {
         platformFeeUsdMicros: '0',
       },
     ],
+    [
+      'hour',
+      'byHour',
+      {
+        hour: '2026-01-02T03:00:00.000Z',
+        requestCount: 3,
+        currency: 'USD',
+        feeWei: '3000000000000000',
+        networkFeeUsdMicros: '9000000',
+        ownerChargeUsdMicros: '9000000',
+        platformFeeUsdMicros: '0',
+      },
+    ],
+    ['daily_top_models', 'byDailyTopModels', { date: '2026-01-02', ...pipeline }],
+    ['hourly_top_models', 'byHourlyTopModels', { hour: '2026-01-02T03:00:00.000Z', ...pipeline }],
   ])('shows rows by %s', async (groupBy, name, row) => {
     const { body } = await harness.ask('GET', `${builder}?groupBy=${groupBy}`)
     expect(Object.keys(body).sort()).toEqual(
       [name, 'clientId', 'period', 'source', 'totals'].sort(),
     )
     expect(body[name]).toEqual([row])
+  })
+
+  it('passes pipeline and model on, and rejects empty ones', async () => {
+    await harness.ask('GET', `${builder}?groupBy=hour&pipeline=text-to-image&modelId=sdxl`)
+    expect(harness.core.last().request).toMatchObject({
+      groupBy: 'hour',
+      pipeline: 'text-to-image',
+      modelId: 'sdxl',
+    })
+    for (const name of ['pipeline', 'modelId'])
+      expect((await harness.ask('GET', `${builder}?${name}=`)).status).toBe(400)
   })
 
   const ticket = {
