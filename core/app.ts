@@ -2,9 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { openProcessor } from './billing/processor/open.ts'
 import type { CoreConfig } from './config.ts'
 import { type Parts, partStates } from './lib/http.ts'
-import type { OwnSettings } from './lib/settings/redacted.ts'
 import { type OutsideParts, createModules } from './modules.ts'
-import { createSettingsModule } from './shared/settings/module.ts'
 import { createOperatorLog } from './shared/operator-log.ts'
 import { type ProcessDeps, openShared } from './shared/shared.ts'
 import { startUpkeep } from './shared/upkeep.ts'
@@ -17,8 +15,6 @@ const closeMs = 300
 export interface CoreDeps extends ProcessDeps, OutsideParts {
   /** Milliseconds between rounds of upkeep. Default is a minute. */
   readonly upkeepMs?: number
-  /** The settings of this process, for platform admins. */
-  readonly settings?: OwnSettings
 }
 
 /**
@@ -35,7 +31,6 @@ export async function startCore(config: CoreConfig, deps: CoreDeps) {
   for (const { prepare } of lifecycles) await prepare?.()
   const services = [
     ...modules.flatMap((module) => module.services),
-    ...createSettingsModule(deps.settings).services,
     readinessService(ready, shared.now),
   ]
   const operatorLog = createOperatorLog(shared)

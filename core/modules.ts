@@ -16,6 +16,7 @@ import {
   linkRequestDestination,
 } from './identity/module.ts'
 import { createKeysModule, keyCredentials } from './keys/module.ts'
+import type { OwnSettings } from './lib/settings/redacted.ts'
 import type { MailConfig } from './mail/config.ts'
 import { createMailModule } from './mail/module.ts'
 import { createBackendModule } from './metering/backend/module.ts'
@@ -23,21 +24,22 @@ import type { FindSubscriber } from './metering/backend/subscribers.ts'
 import { createMeteringModule } from './metering/module.ts'
 import type { Module } from './module.ts'
 import { openLedger } from './open-ledger.ts'
+import { createOperationsModule } from './operations/module.ts'
 import { chainPrice, createPlansModule, cutItem } from './plans/module.ts'
 import type { Resubscribe } from './plans/subscriptions/ports.ts'
 import { sealedTables } from './sealed-tables.ts'
-import { createAuditModule } from './shared/audit-log/module.ts'
 import { type Shared } from './shared/shared.ts'
-import { createSealingModule } from './shared/sealing/module.ts'
 import { createSignerModule, signerCredentials } from './signer/module.ts'
 import { createTokensModule, tokenCredentials } from './tokens/module.ts'
 import { createUsageModule } from './usage/module.ts'
 import { createWebhooksModule, webhookCredentials } from './webhooks/module.ts'
 
-/** Parts of core that represent external parties. */
+/** Parts of core that come from its starter. */
 export interface OutsideParts {
   /** Adapter of a payment processor. */
   readonly processor?: PaymentProcessor | null | undefined
+  /** The settings of this process, for platform admins. */
+  readonly settings?: OwnSettings | undefined
 }
 
 /** In the order in which they lock their rows. */
@@ -92,8 +94,7 @@ export function createModules(shared: Shared, config: CoreConfig, outside: Outsi
   const usage = add(createUsageModule(shared, { backend, identity, ledger, plans, cuts }))
   const records = { config: config.books, metering, ledger, plans, cuts, backend, ...collecting }
   add(createBooksModule(shared, { ...records, usage, tokens, requireMetering }))
-  add(createSealingModule(shared, sealedTables))
-  add(createAuditModule(shared))
+  add(createOperationsModule(shared, { sealedTables, settings: outside.settings }))
   add(createSignerModule(shared, { ledger, metering, identity, keys, tokens }))
   return { modules, authenticator: tokens.authenticator }
 }

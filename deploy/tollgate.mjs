@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The tollgate command. Runs the setup on the machine's Node, and then cli/main.ts on a Node that
+// The tollgate command. Runs the setup on the machine's Node, and then main.ts on a Node that
 // can run it: this one, or the one among the dependencies.
 
 import { spawn } from 'node:child_process'
@@ -24,7 +24,7 @@ try {
 if (nodeMajor() >= 24) {
   // Cache the compiled code of hundreds of files, so that types are not stripped at each call.
   modules.enableCompileCache(join(root, 'node_modules', '.cache', 'tollgate'))
-  const { main } = await import('./cli/main.ts')
+  const { main } = await import('./main.ts')
   process.exitCode = await main(process.argv.slice(2))
 } else if (existsSync(pinnedNode(root))) {
   runPinned()

@@ -62,7 +62,8 @@ const orders: Readonly<Record<string, readonly (readonly string[])[]>> = {
   'core/plans': [['subscriptions'], ['sync'], ['offers'], ['catalog'], ['prices']],
   'core/tokens': [['grants'], ['revocation'], ['login'], ['devices', 'issuer', 'sessions']],
   'core/usage': [['feed', 'history', 'meters', 'tickets']],
-  deploy: [['all-in-one'], ['cli'], ['local']],
+  core: [['operations'], ['rpc'], ['shared'], ['db'], ['lib']],
+  deploy: [['docs'], ['all-in-one', 'demo'], ['signer-double'], ['cli'], ['local']],
   'gateway/platform-api': [['me'], ['oidc'], ['signer']],
   gateway: [['builder-api'], ['platform-api'], ['pages'], ['limits'], ['auth'], ['http'], ['core']],
   sidecar: [
@@ -342,7 +343,7 @@ describe('tables', () => {
 
   it('are read and written only in stores, the library, and files that own a table outside the domains', () => {
     const owners =
-      /(^|[/-])(store|sql|migrate|audit|clients|idempotency|module|shared)\.ts$|^core\/db\//
+      /(^|[/-])(store|sql|migrate|audit|clients|idempotency|module|shared)\.ts$|^core\/(db|operations\/backup)\//
     const offenders = where(
       ({ path, text }) =>
         /\bsql`|\bprepared\('|\b(db|pool|client)\.query\(/.test(text) && !owners.test(path),

@@ -9,7 +9,7 @@ import { fillCollectorCache } from '../cli/commands/collector.ts'
  */
 const cache = fileURLToPath(new URL('../../node_modules/.cache/tollgate', import.meta.url))
 const programs = [
-  '../cli/main.ts',
+  '../main.ts',
   '../../core/app.ts',
   '../../gateway/server.ts',
   '../../sidecar/server.ts',

@@ -1,7 +1,7 @@
 import { grpc, reasons } from '../../proto/errors.ts'
 import type { Command } from '../cli/command.ts'
 import type { OptionGroup } from '../cli/help.ts'
-import { commands } from '../cli/main.ts'
+import { commands } from '../main.ts'
 import { type DeclaredSetting, declaredSettings, isProvided } from '../cli/settings.ts'
 import { dashboardFiles } from './dashboards/dashboards.ts'
 

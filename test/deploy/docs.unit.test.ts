@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { main } from '../../deploy/cli/main.ts'
+import { main } from '../../deploy/main.ts'
 import { declaredSettings } from '../../deploy/cli/settings.ts'
 import { renderPage } from '../../deploy/docs/picture.ts'
 

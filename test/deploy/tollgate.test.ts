@@ -26,8 +26,7 @@ beforeEach(async () => {
   for (const name of ['setup.mjs', 'tollgate.mjs']) {
     await cp(join(deploy, name), join(root, 'deploy', name))
   }
-  await mkdir(join(root, 'deploy/cli'), { recursive: true })
-  await writeFile(join(root, 'deploy/cli/main.ts'), cli)
+  await writeFile(join(root, 'deploy/main.ts'), cli)
   await mkdir(join(root, 'node_modules/.bin'), { recursive: true })
   await symlink(process.execPath, join(root, 'node_modules/.bin/node'))
 })

@@ -9,7 +9,7 @@ import { createOutboxMetrics } from './metrics.ts'
 import * as store from './store.ts'
 import type { Delivery, Destination, Entry } from './types.ts'
 
-export { countItems, enqueue, retrySetAside } from './store.ts'
+export { countItems, enqueue, figures, listSetAside, retrySetAside, waitingSince } from './store.ts'
 
 export interface OutboxDeps {
   readonly pool: Pool

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createCuts } from '../../../core/billing/cuts.ts'
 import type { AppId } from '../../../core/shared/ids.ts'
 import { type CoreClient, connectCore } from '../../../deploy/cli/client.ts'
-import { main } from '../../../deploy/cli/main.ts'
+import { main } from '../../../deploy/main.ts'
 import { type TestApp, type TestCore, second, serviceToken, startTestCore } from '../support.ts'
 
 let core: TestCore

@@ -1,5 +1,5 @@
 import { beforeAll, vi } from 'vitest'
-import { main } from '../../../deploy/cli/main.ts'
+import { main } from '../../../deploy/main.ts'
 import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
 
 export interface Printed {

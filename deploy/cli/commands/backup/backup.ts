@@ -1,4 +1,4 @@
-import { writeBackup } from '../../../../core/db/backup/backup.ts'
+import { writeBackup } from '../../../../core/operations/backup/backup.ts'
 import { requireAbsent } from '../../../../core/lib/files/whole-file.ts'
 import { sealedTables } from '../../../../core/sealed-tables.ts'
 import { action, createCommand } from '../../command.ts'

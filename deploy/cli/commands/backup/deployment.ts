@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import type { DeploymentSecrets } from '../../../../core/db/backup/backup.ts'
+import type { DeploymentSecrets } from '../../../../core/operations/backup/backup.ts'
 import { startEmbeddedPostgres } from '../../../../core/db/embedded/embedded.ts'
 import { findEmbedded } from '../../../../core/db/embedded/running.ts'
 import { type Env, createEnvReader } from '../../../../core/lib/env.ts'

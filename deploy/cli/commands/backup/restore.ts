@@ -3,7 +3,7 @@ import {
   type RestoreProgress,
   checkBackup,
   restoreBackup,
-} from '../../../../core/db/backup/restore.ts'
+} from '../../../../core/operations/backup/restore.ts'
 import { DamagedFile } from '../../../../core/lib/files/whole-file.ts'
 import { createPartition } from '../../../../core/metering/ingest/partition-store.ts'
 import { sealedTables } from '../../../../core/sealed-tables.ts'

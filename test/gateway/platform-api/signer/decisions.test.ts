@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { main } from '../../../../deploy/cli/main.ts'
+import { main } from '../../../../deploy/main.ts'
 import { newDecisionId } from '../../../../proto/decision-id.ts'
 import { day, serviceToken } from '../../../core/support.ts'
 import { decisionOf } from '../../../support/usage/decisions.ts'

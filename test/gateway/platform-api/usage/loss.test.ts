@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { main } from '../../../../deploy/cli/main.ts'
+import { main } from '../../../../deploy/main.ts'
 import { serviceToken } from '../../../core/support.ts'
 import { envelope } from '../../../core/metering/harness.ts'
 import { type Real, type RealApp, startReal } from '../../real.ts'

@@ -3,7 +3,7 @@ import { operator, operatorWrite, orOperator, platformAdmin } from '../../rpc/gu
 import type { Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
-import * as store from './store.ts'
+import { figures, listSetAside, retrySetAside, waitingSince } from '../../shared/outbox/outbox.ts'
 
 const shownMax = 100
 
@@ -13,9 +13,9 @@ export function createOutboxRpc({ pool, now }: { pool: Pool; now: Now }) {
       orOperator(platformAdmin(), operator()),
       async (_request: pb.GetOutboxRequest) => {
         const [{ waiting, setAside }, since, rows] = await Promise.all([
-          store.figures(pool),
-          store.waitingSince(pool),
-          store.listSetAside(pool, shownMax),
+          figures(pool),
+          waitingSince(pool),
+          listSetAside(pool, shownMax),
         ])
         return {
           waiting: String(waiting),
@@ -36,7 +36,7 @@ export function createOutboxRpc({ pool, now }: { pool: Pool; now: Now }) {
     retryOutbox: rpc(
       orOperator(platformAdmin(), operatorWrite()),
       async (_request: pb.RetryOutboxRequest) => ({
-        rows: String(await store.retrySetAside(pool, now())),
+        rows: String(await retrySetAside(pool, now())),
       }),
     ),
   }

@@ -1,12 +1,12 @@
 import { once } from 'node:events'
-import { signerDoubleOptions } from '../../signer-double/cli-options.ts'
-import { type Command, action, createCommand } from '../command.ts'
-import { integer } from '../options.ts'
-import { leanOptions, replaceProcess } from '../replace-process.ts'
+import { signerDoubleOptions } from './signer-double/cli-options.ts'
+import { type Command, action, createCommand } from './cli/command.ts'
+import { integer } from './cli/options.ts'
+import { leanOptions, replaceProcess } from './cli/replace-process.ts'
 
 // These commands are whole programs. Each is imported when it runs, because it loads much code.
 
-const allInOne = new URL('../../all-in-one/main.ts', import.meta.url)
+const allInOne = new URL('./all-in-one/main.ts', import.meta.url)
 
 export const start = createCommand('start', {
   summary: 'runs the whole service in one process (npm start)',
@@ -49,7 +49,7 @@ export const core = processCommand(
       'SECRET_PEPPERS, PUBLIC_URL and the tokens of its callers, and REDIS_URL where several processes run. Any number may run.',
     example: 'set -a; . ./tollgate.env; set +a; ./tollgate core',
   },
-  () => import('../../../core/main.ts'),
+  () => import('../core/main.ts'),
 )
 
 export const gateway = processCommand(
@@ -60,7 +60,7 @@ export const gateway = processCommand(
       'on GATEWAY_ADMIN_PORT. It needs CORE_TARGET, CORE_TOKEN_GATEWAY and PUBLIC_URL. Any number may run.',
     example: 'set -a; . ./tollgate.env; set +a; ./tollgate gateway',
   },
-  () => import('../../../gateway/main.ts'),
+  () => import('../gateway/main.ts'),
 )
 
 export const sidecar = processCommand(
@@ -71,7 +71,7 @@ export const sidecar = processCommand(
       'CORE_TARGET, CORE_TOKEN_SIDECAR, WEBHOOK_SECRET and a SPOOL_DIR of its own.',
     example: 'WEBHOOK_SECRET=$SIDECAR_SECRET SPOOL_DIR=./spool ./tollgate sidecar',
   },
-  () => import('../../../sidecar/main.ts'),
+  () => import('../sidecar/main.ts'),
 )
 
 export const demo = createCommand('demo', {
@@ -96,7 +96,7 @@ export const demo = createCommand('demo', {
           meaning: 'Milliseconds between two payments; 120 by default.',
         }),
       },
-      run: async (options) => (await import('../../demo/demo.ts')).runDemo(options),
+      run: async (options) => (await import('./demo/demo.ts')).runDemo(options),
       json: () => undefined,
       isFailure: (isRight) => !isRight,
     }),
@@ -113,6 +113,6 @@ export const signerDouble = createCommand('signer-double', {
       "Imitates go-livepeer's remote signer: calls the authorization webhook before every payment and emits " +
       'create_signed_ticket events. It holds no keys and spends no money. It runs until SIGINT or SIGTERM.',
     options: signerDoubleOptions,
-    run: async (flags) => (await import('../../signer-double/cli.ts')).runSignerDouble(flags),
+    run: async (flags) => (await import('./signer-double/cli.ts')).runSignerDouble(flags),
   }),
 })

@@ -1,5 +1,5 @@
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
-import { quoted } from '../whole-tables.ts'
+import { quoted } from '../../db/whole-tables.ts'
 import type { SequenceState } from './backup-file.ts'
 
 /** Reads and changes the schema that a backup is made of, or restored to. */

@@ -8,8 +8,8 @@ import {
   SealError,
   createSealing,
 } from '../../shared/sealing/sealing.ts'
-import { migrationNames } from '../migrate.ts'
-import * as tables from '../whole-tables.ts'
+import { migrationNames } from '../../db/migrate.ts'
+import * as tables from '../../db/whole-tables.ts'
 import { type BackupRecord, writeBackupFile } from './backup-file.ts'
 import * as catalog from './catalog.ts'
 

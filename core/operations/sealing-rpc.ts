@@ -1,7 +1,7 @@
-import type * as pb from '../../../proto/gen/ts-proto/tollgate/shared/v1/sealing.ts'
-import { operator, operatorWrite } from '../../rpc/guards.ts'
-import { type Handlers, rpc } from '../../rpc/serve.ts'
-import type { Rewrap } from './rewrap.ts'
+import type * as pb from '../../proto/gen/ts-proto/tollgate/shared/v1/sealing.ts'
+import { operator, operatorWrite } from '../rpc/guards.ts'
+import { type Handlers, rpc } from '../rpc/serve.ts'
+import type { Rewrap } from '../shared/sealing/rewrap.ts'
 
 export function createSealingRpc({ rewrap, count }: Rewrap) {
   const sealingService: Handlers<pb.SealingServiceServer> = {

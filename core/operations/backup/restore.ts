@@ -7,8 +7,8 @@ import { DamagedFile } from '../../lib/files/whole-file.ts'
 import { insertRestoredPepper } from '../../shared/pepper-store.ts'
 import { type SealedTable, createRewrap } from '../../shared/sealing/rewrap.ts'
 import { createSealing } from '../../shared/sealing/sealing.ts'
-import { applyWithin, migrationNames } from '../migrate.ts'
-import * as tables from '../whole-tables.ts'
+import { applyWithin, migrationNames } from '../../db/migrate.ts'
+import * as tables from '../../db/whole-tables.ts'
 import type { DeploymentSecrets } from './backup.ts'
 import {
   type BackupManifest,

@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { WriteStream } from 'node:tty'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi, onTestFinished } from 'vitest'
-import { commands } from '../../../deploy/cli/main.ts'
-import { registerSecret } from '../../support/run/secrecy.ts'
-import { tollgate } from './support.ts'
+import { commands } from '../../deploy/main.ts'
+import { registerSecret } from '../support/run/secrecy.ts'
+import { tollgate } from './cli/support.ts'
 
-const program = join(import.meta.dirname, '../../../deploy/tollgate.mjs')
+const program = join(import.meta.dirname, '../../deploy/tollgate.mjs')
 
 afterEach(() => vi.unstubAllEnvs())
 
