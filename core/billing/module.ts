@@ -15,6 +15,7 @@ import { type PayingDeps, createPaying } from './paying.ts'
 import { type Connections, createConnections } from './processor/connections.ts'
 import { type TakeOrders, planPayments } from './orders/module.ts'
 import { saveKind } from './processor/kind-store.ts'
+import { type PayoutsDeps, createPayouts } from './processor/payouts.ts'
 import type { PaymentProcessor, ProcessorEvent } from './processor/port.ts'
 import { createSimulatedRpc } from './processor/simulated/rpc.ts'
 import {
@@ -26,7 +27,7 @@ import { type OwnerAccountsDeps, createOwnerAccountService } from './owners/acco
 import { createOwnersRpc } from './owners/rpc.ts'
 import { type ModesDeps, createModes } from './owners/modes.ts'
 import { type Unpaid, createUnpaid } from './owners/unpaid.ts'
-import { createBillingRpc } from './rpc.ts'
+import { type BillingRpcDeps, createBillingRpc } from './rpc.ts'
 import { type BillingSettings, type SettingsDeps, createSettings } from './settings.ts'
 import { type Statements, createStatements } from './summary/statement.ts'
 import { type BillingSummary, type SummaryDeps, createSummary } from './summary/summary.ts'
@@ -181,7 +182,7 @@ export function createBillingModule(
       processorReconciliation: reconciling.reconciliation,
     },
     services: [
-      grpcService(BillingServiceService, createBillingRpc({ ...shared, ...parts }).billingService),
+      billingService({ ...shared, ...parts }),
       ownerAccountService({ ...shared, ...owning }),
       grpcService(OverageServiceService, overageService),
       ...whatIfServices({ ...shared, drafts, simulateLedger }),
@@ -206,6 +207,11 @@ export function createBillingModule(
       ...paying.upkeep,
     ],
   }
+}
+
+function billingService(deps: Omit<BillingRpcDeps, 'payouts'> & PayoutsDeps) {
+  const rpc = createBillingRpc({ ...deps, payouts: createPayouts(deps) })
+  return grpcService(BillingServiceService, rpc.billingService)
 }
 
 const simulatedService = ({ pages }: SimulatedProcessor) =>

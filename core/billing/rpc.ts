@@ -19,6 +19,8 @@ import type { BilledUsage, BillingSummary, Summary } from './summary/summary.ts'
 import type { Gate } from './gate.ts'
 import { toSettings } from './messages.ts'
 import type { Connections } from './processor/connections.ts'
+import { createPayoutHandlers } from './processor/payouts-rpc.ts'
+import type { Payouts } from './processor/payouts.ts'
 import { createProcessorHandlers } from './processor/rpc.ts'
 import {
   type BillingSettings,
@@ -33,6 +35,7 @@ export interface BillingRpcDeps extends Pick<Shared, 'pool' | 'now'> {
   readonly settings: BillingSettings
   readonly connections: Connections
   readonly gate: Gate
+  readonly payouts: Payouts
   readonly summary: BillingSummary
   readonly statements: Statements
   readonly requireMetering: RequireMetering
@@ -44,6 +47,7 @@ export function createBillingRpc({
   settings,
   connections,
   gate,
+  payouts,
   summary,
   statements,
   requireMetering,
@@ -58,6 +62,7 @@ export function createBillingRpc({
       toStatement(await statements.read(appId, month)),
     ),
     ...createProcessorHandlers({ pool, now, settings, connections, gate }),
+    ...createPayoutHandlers({ payouts }),
     getBillingSettings: rpc(
       orOperator(m2mOrMember(), operator()),
       async ({ clientId }: pb.GetBillingSettingsRequest) => ({

@@ -52,6 +52,8 @@ const deadlines = new Map<DescMethod, number>([
   [services.billing.method.connectProcessor, processorMs],
   [services.billing.method.completeProcessorConnection, processorMs],
   [services.billing.method.refreshProcessorConnection, processorMs],
+  [services.billing.method.getProcessorBalance, processorMs],
+  [services.billing.method.listPayouts, processorMs],
   // Core stops after a minute and reports it.
   [services.whatIf.method.simulatePlans, 65_000],
   // The identity provider may take 12 s of it; then core reports it as unavailable.

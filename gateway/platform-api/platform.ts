@@ -31,6 +31,7 @@ import { settingsRoutes } from './billing/settings.ts'
 import { statementRoutes } from './billing/statements.ts'
 import { testClockRoutes } from './billing/test-clock.ts'
 import { paymentRoutes } from './billing/payments.ts'
+import { payoutRoutes } from './billing/payouts.ts'
 import { walletRoutes } from './billing/wallet.ts'
 import { whatIfRoutes } from './billing/what-if.ts'
 import { configurationRoutes } from './operate/configuration.ts'
@@ -132,6 +133,7 @@ const nouns = [
   processorRoutes,
   walletRoutes,
   paymentRoutes,
+  payoutRoutes,
   paymentMethodRoutes,
   planCheckoutRoutes,
   processorEventRoutes,

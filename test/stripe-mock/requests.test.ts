@@ -111,6 +111,11 @@ const calls: Record<
   ),
   createOnboardingUrl: [() => processor.createOnboardingUrl(connected, urls)],
   readAccount: [() => processor.readAccount(own), () => processor.readAccount(connected)],
+  readBalance: [() => processor.readBalance(connected)],
+  listPayouts: [
+    () => processor.listPayouts(connected, { limit: 50, after: null }),
+    () => processor.listPayouts(connected, { limit: 10, after: 'po_1' }),
+  ],
   createCustomer: [own, connected].map(
     (at) => () =>
       processor.createCustomer(at, { reference: 'user-1', description: 'ada' }, 'key-2'),

@@ -19,6 +19,12 @@ export interface Connection extends AccountState {
   readonly connectedAt: Date | null
 }
 
+/** An app's own account at the processor. */
+export interface ConnectedAccount {
+  readonly plane: Plane
+  readonly account: string
+}
+
 export interface ConnectionsDeps extends Pick<Shared, 'pool' | 'now' | 'log' | 'secrets'> {
   readonly publicUrl: string
   /** Null if the deployment has no processor. */
@@ -55,6 +61,12 @@ export function createConnections(deps: ConnectionsDeps) {
     const current = deps.processor && (await store.findCurrent(db, app, deps.processor.kind))
     if (!current) return { ...none, plane: await store.findPlane(db, app) }
     return toConnection(current)
+  }
+
+  /** Returns the app's account, also one that cannot take payments; null if it has none. */
+  async function findAccount(db: Db, app: AppId): Promise<ConnectedAccount | null> {
+    const current = deps.processor && (await store.findCurrent(db, app, deps.processor.kind))
+    return current?.account ? { plane: current.plane, account: current.account } : null
   }
 
   /** Whether the app's account can take payments. */
@@ -171,6 +183,7 @@ export function createConnections(deps: ConnectionsDeps) {
   return {
     kind,
     findConnection,
+    findAccount,
     isConnected,
     requireAccount,
     connect,

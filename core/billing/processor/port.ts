@@ -185,6 +185,38 @@ export interface Movement {
   readonly createdAt: Date
 }
 
+/** What an account holds in one currency. Negative if it owes. */
+export interface Balance {
+  /** ISO code in lower case. */
+  readonly currency: string
+  /** Digits after the point; amounts count the smallest unit. */
+  readonly decimals: number
+  /** Can be paid out. */
+  readonly available: bigint
+  /** Taken, but not available yet. */
+  readonly pending: bigint
+}
+
+/** A payment of the processor to the owner's bank. Negative if the bank was debited. */
+export interface Payout {
+  readonly id: string
+  readonly amount: bigint
+  readonly currency: string
+  readonly decimals: number
+  /** `pending`: not sent to the bank yet. A paid one may still fail within days. */
+  readonly state: 'pending' | 'in_transit' | 'paid' | 'failed' | 'canceled'
+  /** The day on which the bank has it, or should have it. */
+  readonly arrivesAt: Date
+  readonly createdAt: Date
+  /** The processor's code of a failure, for example `account_closed`; null otherwise. */
+  readonly failure: string | null
+}
+
+export interface PayoutPage {
+  readonly payouts: readonly Payout[]
+  readonly hasMore: boolean
+}
+
 export interface PaymentProcessor {
   readonly kind: 'simulated' | 'stripe'
   /** The planes that have credentials. */
@@ -203,6 +235,16 @@ export interface PaymentProcessor {
   ): Promise<{ readonly url: string }>
   /** Returns null if the account is unknown or its owner ended the connection. */
   readAccount(at: ProcessorAccount): Promise<AccountState | null>
+  /** Reads what the account holds, by currency. */
+  readBalance(at: ProcessorAccount): Promise<readonly Balance[]>
+  /**
+   * Lists payouts, newest first, at most 50 at a time. `after` is the id of the last payout of the
+   * page before. Returns null if the account has no such payout.
+   */
+  listPayouts(
+    at: ProcessorAccount,
+    page: { readonly limit: number; readonly after: string | null },
+  ): Promise<PayoutPage | null>
 
   /** Creates the processor's record of a payer. `reference` is our id of the user. */
   createCustomer(

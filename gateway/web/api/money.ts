@@ -238,6 +238,37 @@ export function useInvoiceChanges(clientId: string, invoiceId: string) {
   }
 }
 
+/** What the payment processor holds for the app. It is asked at most once a minute. */
+export const processorBalanceQuery = (clientId: string) =>
+  queryOptions({
+    queryKey: [...moneyKey(clientId), 'processor-balance'],
+    queryFn: () =>
+      unwrap(
+        api.GET('/api/v1/internal/apps/{clientId}/billing/balance', {
+          params: { path: { clientId } },
+        }),
+      ),
+  })
+
+export type Payout = Schemas['PayoutList']['payouts'][number]
+
+/** Payouts to the owner, newest first. */
+export const payoutsQuery = (clientId: string) =>
+  infiniteQueryOptions({
+    queryKey: [...moneyKey(clientId), 'payouts'],
+    initialPageParam: '',
+    getNextPageParam: ({ nextCursor }: Schemas['PayoutList']) => nextCursor,
+    queryFn: ({ pageParam: cursor }) =>
+      unwrap(
+        api.GET('/api/v1/internal/apps/{clientId}/billing/payouts', {
+          params: {
+            path: { clientId },
+            query: { limit: '10', ...(cursor !== '' && { cursor }) },
+          },
+        }),
+      ),
+  })
+
 export type Payment = Schemas['PaymentList']['payments'][number]
 
 export const paymentStates = ['received', 'partly_refunded', 'refunded', 'disputed'] as const

@@ -18,6 +18,7 @@ import { Ceiling } from './ceiling.tsx'
 import { Changes } from './changes.tsx'
 import { Connection } from './connection.tsx'
 import { OwnerPlans } from './owner-plan.tsx'
+import { Payouts } from './payouts.tsx'
 import { PlatformTerms } from './platform-terms.tsx'
 import { Statements } from './statements.tsx'
 import { Transactions } from './transactions.tsx'
@@ -44,6 +45,7 @@ export function Money(): ReactNode {
         {(data) => (
           <>
             <Connection processor={data} canOwn={canOwn} />
+            {data.status !== 'disconnected' && <Payouts clientId={clientId} />}
             {!data.isPlatformOwned && <WhoPays processor={data} canOwn={canOwn} />}
             {data.billingMode === 'merchant' && (
               <SearchForm

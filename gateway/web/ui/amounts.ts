@@ -24,6 +24,13 @@ export function formatExactMicros(micros: string): string {
 export const formatDollars = (amount: string): string =>
   amount.startsWith('-') ? `-$${groupText(amount.slice(1))}` : `$${groupText(amount)}`
 
+/** Formats an amount of any currency, given as decimal text, such as `1,200 JPY`. */
+export function formatCurrency(amount: string, currency: string): string {
+  if (currency === 'USD') return formatDollars(amount)
+  const [, sign = '', whole = '0', fraction = ''] = /^(-?)(\d+)(\.\d+)?$/.exec(amount) ?? []
+  return `${sign}${group(BigInt(whole))}${fraction} ${currency}`
+}
+
 const group = (value: bigint): string => value.toLocaleString('en-US')
 
 function groupText(amount: string): string {

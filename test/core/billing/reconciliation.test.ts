@@ -39,7 +39,7 @@ describe('reconcile with the processor', () => {
     const paymentId = await record(merchant, id, { amount: 2_000n, fee: 300n })
     stripe.refundPayment(merchant.at, id, 700)
     await recordReturn(merchant, { paymentId, kind: 'refund', amount: 700n })
-    stripe.payOut(merchant.at, 900)
+    stripe.payOut(merchant.at, { amount: 900 })
     core.clock.advance(2 * hourMs)
     const accounts = await reconcile()
     expect(accounts.flatMap(({ differences }) => differences)).toEqual([])

@@ -55,6 +55,8 @@ export const audited: Readonly<Record<string, Audited>> = {
   ),
   'billing.v1.BillingService/RefreshProcessorConnection': as('processor_connection_started'),
   'billing.v1.BillingService/DisconnectProcessor': both('processor_disconnected'),
+  'billing.v1.BillingService/GetProcessorBalance': 'reads',
+  'billing.v1.BillingService/ListPayouts': 'reads',
   'billing.v1.BillingService/GetBillingSettings': 'reads',
   'billing.v1.BillingService/UpdateBillingSettings': both('billing_settings_changed'),
   // And `collection_requested` when something is queued (collections.test.ts).

@@ -166,6 +166,16 @@ describe.runIf(executablePath)('payments of users in the dashboard', () => {
 
   it('are listed by state and user, and stored as a file', async () => {
     const page = await owner(`/${clientId()}/money`)
+    // A midnight during the test pays out.
+    const held = page.getByRole('region', { name: 'Balance and payouts' })
+    await held.getByText(/^\$\d+\.\d\d available, \$0\.00 pending$/).waitFor()
+    await held.getByText(/Nothing paid out yet|po_sim_/).waitFor()
+    await page.route('**/billing/payouts?*', (route) => route.fulfill({ status: 503, body: '{}' }))
+    await show(page, `/${clientId()}/money`)
+    await held.getByRole('alert').waitFor()
+    expect(await held.getByText('Nothing paid out yet').count()).toBe(0)
+    forgive(/503/)
+    await page.unroute('**/billing/payouts?*')
     await page.getByRole('link', { name: 'Payments of users' }).click()
     const rows = page.getByRole('region', { name: 'Table of payments' }).getByRole('row')
     await expect.poll(() => rows.count()).toBeGreaterThan(2)

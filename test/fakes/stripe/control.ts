@@ -1,5 +1,5 @@
 import type { ProcessorAccount } from '../../../core/billing/processor/port.ts'
-import { type CardChoice, type Emit, type Money, addCard } from './money.ts'
+import { type CardChoice, type Emit, type Money, type PayoutChoice, addCard } from './money.ts'
 import { addIntent, expireSession } from './routes.ts'
 import type {
   CardBehaviour,
@@ -159,7 +159,7 @@ export function createControl({ worldOf, accounts, money, emit }: ControlDeps) {
     ) => money.dispute(worldOf(at), payment, status),
     closeDispute: (at: ProcessorAccount, id: string, status: 'won' | 'lost'): void =>
       money.closeDispute(worldOf(at), id, status),
-    payOut: (at: ProcessorAccount, amount: number): void => money.payout(worldOf(at), amount),
+    payOut: (at: ProcessorAccount, choice: PayoutChoice): void => money.payout(worldOf(at), choice),
     /** The owner finishes the account, or Stripe changes what it may do. */
     onboard: (
       id: string,

@@ -6,6 +6,7 @@ import type {
   FakeFeeRefund,
   FakeIntent,
   FakePaymentMethod,
+  FakePayout,
   FakeRefund,
   IntentError,
   World,
@@ -162,9 +163,19 @@ export function createMoney({
     emit(world, 'charge.dispute.funds_reinstated', dispute)
   }
 
-  function payout(world: World, amount: number): void {
+  /** Pays out, in two days. A payout that fails moves no money. */
+  function payout(world: World, { amount, ...fields }: PayoutChoice): void {
     const head = world.head('payout')
-    const payout = world.add({ ...head, amount, currency: 'usd' })
+    const payout = world.add<FakePayout>({
+      ...head,
+      amount,
+      currency: 'usd',
+      status: 'paid',
+      arrival_date: head.created + 2 * 86_400,
+      failure_code: null,
+      ...fields,
+    })
+    if (payout.status === 'failed') return
     book(world, { source: payout, amount: -amount, fee: 0 })
     emit(world, 'payout.paid', payout)
   }
@@ -249,6 +260,12 @@ function errorOf(behaviour: CardBehaviour): IntentError {
     return { type, code: behaviour, message: `The card needs something: ${behaviour}.` }
   const decline_code = behaviour === 'card_declined' ? 'generic_decline' : behaviour
   return { type, code: 'card_declined', decline_code, message: 'Your card was declined.' }
+}
+
+export interface PayoutChoice extends Partial<
+  Pick<FakePayout, 'currency' | 'status' | 'failure_code'>
+> {
+  readonly amount: number
 }
 
 /** Creates a card that belongs to `customer`. */

@@ -102,8 +102,35 @@ export const routes: Readonly<Record<string, Handler>> = {
     return page(world.list('dispute'), form, ({ payment_intent }) => payment_intent === payment)
   },
   'GET /v1/application_fees/:id': ({ world, id }) => world.get('application_fee', id),
+  'GET /v1/balance': ({ world, form }) => {
+    readForm(form).only()
+    return { object: 'balance', ...balanceOf(world) }
+  },
+  'GET /v1/payouts': ({ world, form }) => {
+    const read = readForm(form)
+    read.only('limit', 'starting_after')
+    const after = read.text('starting_after')
+    if (after !== null) world.get('payout', after, 'starting_after')
+    return page(world.list('payout'), form, () => true)
+  },
   'GET /v1/balance_transactions': ({ world, form }) =>
     page(world.list('balance_transaction'), form, createdIn(readForm(form).form('created'))),
+}
+
+/** Money of payments is pending for two days; other movements count at once. */
+function balanceOf(world: World): object {
+  const { created: now } = world.head('balance_transaction')
+  const totals = { available: new Map<string, number>(), pending: new Map<string, number>() }
+  for (const { currency, net, type, created } of [
+    ...world.list('balance_transaction'),
+  ].toReversed()) {
+    const isPending = type === 'charge' && created > now - 2 * 86_400
+    const sums = isPending ? totals.pending : totals.available
+    sums.set(currency, (sums.get(currency) ?? 0) + net)
+  }
+  const toList = (sums: ReadonlyMap<string, number>) =>
+    [...sums].map(([currency, amount]) => ({ currency, amount }))
+  return { available: toList(totals.available), pending: toList(totals.pending) }
 }
 
 function updateCustomer({ form, world, id, emit }: Call): object {

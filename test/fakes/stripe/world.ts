@@ -115,6 +115,9 @@ export interface FakeDispute extends FakeObject<'dispute'> {
 export interface FakePayout extends FakeObject<'payout'> {
   readonly amount: number
   readonly currency: string
+  readonly status: string
+  readonly arrival_date: number
+  readonly failure_code: string | null
 }
 
 export interface FakeFeeRefund extends FakeObject<'fee_refund'> {

@@ -1,6 +1,11 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { formatDollars, formatExactMicros, formatMicros } from '../../../gateway/web/ui/amounts.ts'
+import {
+  formatCurrency,
+  formatDollars,
+  formatExactMicros,
+  formatMicros,
+} from '../../../gateway/web/ui/amounts.ts'
 import { testSeed } from '../../support/run/sizes.ts'
 
 describe('amounts of the dashboard', () => {
@@ -49,5 +54,13 @@ describe('amounts of the dashboard', () => {
     ['1234567.123456', '$1,234,567.123456'],
   ])('shows %s dollars as %s', (amount, text) => {
     expect(formatDollars(amount)).toBe(text)
+  })
+
+  it.each([
+    ['-1234.50', 'USD', '-$1,234.50'],
+    ['1234567', 'JPY', '1,234,567 JPY'],
+    ['-0.007', 'KWD', '-0.007 KWD'],
+  ])('shows %s %s as %s', (amount, currency, text) => {
+    expect(formatCurrency(amount, currency)).toBe(text)
   })
 })

@@ -3,6 +3,7 @@ import type { PaymentProcessor } from '../port.ts'
 import { createAccounts, createOnboarding } from './accounts.ts'
 import { createCheckouts, createPayPage } from './checkouts.ts'
 import { createCustomerPage, createPayments } from './payments.ts'
+import { createPayouts } from './payouts.ts'
 import { type SimulatedDeps, createWrites } from './writes.ts'
 
 /**
@@ -18,6 +19,7 @@ export function createSimulatedProcessor(deps: SimulatedDeps) {
     ...createAccounts(deps, writes),
     ...createPayments(deps, writes),
     ...createCheckouts(deps, writes),
+    ...createPayouts(deps),
     verifyEvent: () => {
       throw new DomainError('SIGNATURE_INVALID', 'the simulated processor sends no webhooks')
     },

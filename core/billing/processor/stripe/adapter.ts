@@ -8,6 +8,7 @@ import { createCustomers } from './customers.ts'
 import { createEventVerifier } from './events.ts'
 import { createMovements } from './movements.ts'
 import { createPayments } from './payments.ts'
+import { createPayouts } from './payouts.ts'
 
 /**
  * Stripe as the payment processor (docs/stripe.md). Objects of a connected app live in its own
@@ -23,6 +24,7 @@ export function createStripeProcessor(config: StripeConfig, now: Now): PaymentPr
     ...createCheckouts(client),
     ...createPayments(client),
     ...createMovements(client),
+    ...createPayouts(client),
     verifyEvent: createEventVerifier(config),
   }
 }

@@ -3,8 +3,8 @@ import type {
   GetProcessorResponse,
 } from '../../../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
 import { action, createCommand } from '../../command.ts'
-import { app, argument, required } from '../../options.ts'
-import { properties } from '../../output.ts'
+import { app, argument, integer, required, text } from '../../options.ts'
+import { properties, table } from '../../output.ts'
 
 const show = action({
   text:
@@ -33,6 +33,42 @@ const disconnect = action({
     return core.billing.getProcessor(request)
   },
   lines: linesOf,
+})
+
+const payouts = action({
+  text: 'Prints what the payment processor holds for an app, and its payouts to the owner, the newest first. The processor is asked at most once a minute.',
+  options: {
+    clientId: app,
+    limit: integer('N', { from: 1, to: 50, fallback: 20 }),
+    cursor: text('CURSOR'),
+  },
+  read: async (core, { clientId, ...page }) => {
+    const { balances } = await core.billing.getProcessorBalance({ clientId })
+    return { ...(await core.billing.listPayouts({ clientId, ...page })), balances }
+  },
+  lines: ({ account, balances, payouts: rows }) => [
+    ...properties([
+      ['account', account ?? 'none'],
+      ...balances.map(
+        ({ currency, available, pending }) =>
+          [currency, `${available} available, ${pending} pending`] as const,
+      ),
+    ]),
+    ...table(
+      rows,
+      [
+        ['made', ({ createdAt }) => createdAt.slice(0, 19)],
+        ['at the bank', ({ arrivalDate }) => arrivalDate],
+        ['amount', ({ amount, currency }) => `${amount} ${currency}`],
+        [
+          'status',
+          ({ status, failure }) => (failure === undefined ? status : `${status}: ${failure}`),
+        ],
+        'id',
+      ],
+      'no payouts',
+    ),
+  ],
 })
 
 function linesOf(state: GetProcessorResponse): string[] {
@@ -71,11 +107,12 @@ const resolve = action({
 
 export const processor = createCommand('processor', {
   summary:
-    "shows, starts and ends an app's connection to the payment processor, and closes differences",
+    "shows, starts and ends an app's connection to the payment processor, shows its payouts, and closes differences",
   examples: [
     './tollgate processor show --app app_0123456789abcdef01234567',
     './tollgate processor connect --app app_0123456789abcdef01234567',
+    './tollgate processor payouts --app app_0123456789abcdef01234567',
     './tollgate processor resolve 0199b0c2-7c1e-7a42-9f51-d4f1a1b2c3d4 --note "refunded by hand"',
   ],
-  actions: { show, connect, disconnect, resolve },
+  actions: { show, connect, disconnect, payouts, resolve },
 })

@@ -348,6 +348,32 @@ export function describePort(name: string, open: () => Promise<ProcessorDriver>)
     })
   })
 
+  describe(`${name}: balance and payouts`, () => {
+    it('hold payments less the platform fee, until they are paid out', async () => {
+      const driver = await open()
+      const { processor } = driver
+      const account = await connect(driver)
+      const { customer, card } = await payerAt(driver, account)
+      await processor.pay(account, collection(customer, card.id, { fee: cents(120) }), newKey())
+      const [balance, ...others] = await processor.readBalance(account)
+      expect(others).toEqual([])
+      expect(balance).toMatchObject({ currency: 'usd', decimals: 2 })
+      const held = (balance?.available ?? 0n) + (balance?.pending ?? 0n)
+      // The processor may withhold its own fee, too.
+      expect(held).toBeLessThanOrEqual(380n)
+      expect(held).toBeGreaterThan(300n)
+      const page = await processor.listPayouts(account, { limit: 50, after: null })
+      expect(page).toEqual({ payouts: [], hasMore: false })
+    })
+
+    it('know no payout of another id', async () => {
+      const driver = await open()
+      const account = await connect(driver)
+      const page = { limit: 50, after: 'po_none' }
+      expect(await driver.processor.listPayouts(account, page)).toBeNull()
+    })
+  })
+
   describe(`${name}: movements`, () => {
     it("gives a payment's platform fee the reference under which the platform gets it", async () => {
       const driver = await open()

@@ -211,6 +211,55 @@ describe('fee of the platform', () => {
   })
 })
 
+describe('payouts', () => {
+  it('are made at midnight of what is available, less what was refunded since', async () => {
+    const clock = createClock(new Date('2026-05-01T10:00:00Z'))
+    const { driver, processor } = open({ now: clock.now })
+    const at = await connect(driver)
+    const { customer, card } = await payerAt(driver, at)
+    const pay = async (amount: number, fee = 0) => {
+      const request = collection(customer, card.id, { amount: cents(amount), fee: cents(fee) })
+      return (await processor.pay(at, request, newKey())).id
+    }
+    const balance = async () => (await processor.readBalance(at))[0]?.available
+    const list = (limit = 50, after: string | null = null) =>
+      processor.listPayouts(at, { limit, after })
+
+    const first = await pay(1_000, 100)
+    await pay(500)
+    expect(await balance()).toBe(1_400n)
+    expect(await list()).toEqual({ payouts: [], hasMore: false })
+
+    clock.advance(day)
+    expect(await balance()).toBe(0n)
+    await processor.refund(
+      at,
+      { payment: first, amount: cents(300), reference: 'refund-1' },
+      newKey(),
+    )
+    expect(await balance()).toBe(-300n)
+    // A debt is covered by later payments before the next payout.
+    clock.advance(day)
+    await pay(700)
+    expect(await balance()).toBe(400n)
+    clock.advance(day)
+    await pay(200)
+    clock.advance(day)
+    const amounts = (await list())?.payouts.map(({ id, amount, state }) => [id, amount, state])
+    expect(amounts).toEqual([
+      ['po_sim_20260505', 200n, 'paid'],
+      ['po_sim_20260504', 400n, 'paid'],
+      ['po_sim_20260502', 1_400n, 'paid'],
+    ])
+    const page = await list(2)
+    expect(page?.hasMore).toBe(true)
+    const rest = await list(2, page?.payouts.at(-1)?.id)
+    expect(rest).toMatchObject({ payouts: [{ id: 'po_sim_20260502' }], hasMore: false })
+    expect(rest?.payouts[0]?.arrivesAt).toEqual(new Date('2026-05-02T00:00:00Z'))
+    expect(await list(2, 'po_sim_20269999')).toBeNull()
+  })
+})
+
 describe('amount', () => {
   it.each([49, 100_000_000])('of %i cents is refused', async (amount) => {
     const { driver, processor } = open()

@@ -100,6 +100,8 @@ describe('an unclear answer of Stripe', () => {
       (processor) => processor.readCheckout(live, 'cs_1'),
       (processor) => processor.readPayment(live, 'pi_1'),
       (processor) => processor.listRefunds(live, 'pi_1'),
+      (processor) => processor.readBalance(live),
+      (processor) => processor.listPayouts(live, { limit: 50, after: 'po_1' }),
     ]
     for (const fault of [
       { kind: 'refuse', status: 500 },

@@ -199,10 +199,42 @@ describe('payments at Stripe', () => {
 
   it('move money to the bank as payouts', async () => {
     const { stripe, processor } = await open()
-    stripe.payOut(live, 900)
+    stripe.payOut(live, { amount: 900 })
     const range = { from: new Date(Date.now() - 60_000), to: new Date(Date.now() + 60_000) }
     const { movements } = await processor.listMovements(live, { ...range, after: null })
     expect(movements).toMatchObject([{ kind: 'payout', amount: -900n, currency: 'usd' }])
+  })
+})
+
+describe('payouts at Stripe', () => {
+  it('have the decimals of their currency, and the code of a failure', async () => {
+    const { stripe, processor } = await open()
+    stripe.payOut(live, { amount: 900 })
+    stripe.payOut(live, { amount: 1_200, currency: 'jpy', status: 'in_transit' })
+    const failed = { status: 'failed', failure_code: 'account_closed' }
+    stripe.payOut(live, { amount: 1_500, currency: 'kwd', ...failed })
+    const page = await processor.listPayouts(live, { limit: 50, after: null })
+    expect(page).toMatchObject({
+      payouts: [
+        { currency: 'kwd', decimals: 3, state: 'failed', failure: 'account_closed' },
+        { currency: 'jpy', decimals: 0, amount: 1_200n, state: 'in_transit', failure: null },
+        { currency: 'usd', decimals: 2, amount: 900n, state: 'paid' },
+      ],
+      hasMore: false,
+    })
+    const [first] = page?.payouts ?? []
+    expect(first?.arrivesAt.getTime()).toBe((first?.createdAt.getTime() ?? 0) + 2 * 86_400_000)
+    expect(await processor.readBalance(live)).toMatchObject([
+      { currency: 'usd', decimals: 2, available: -900n },
+      { currency: 'jpy', decimals: 0, available: -1_200n },
+    ])
+  })
+
+  it('are unclear with an unknown status', async () => {
+    const { stripe, processor } = await open()
+    stripe.payOut(live, { amount: 900, status: 'lost' })
+    const page = { limit: 50, after: null }
+    expect(await reasonOf(processor.listPayouts(live, page))).toBe('PROCESSOR_UNREACHABLE')
   })
 })
 

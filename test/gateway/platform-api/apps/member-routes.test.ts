@@ -54,6 +54,8 @@ const routes: {
   },
   { method: 'GET', path: '/catalog', least: 'viewer' },
   { method: 'GET', path: '/payments?state=refunded&since=2026-01-01', least: 'viewer' },
+  { method: 'GET', path: '/billing/balance', least: 'viewer' },
+  { method: 'GET', path: '/billing/payouts?limit=50', least: 'viewer' },
   { method: 'GET', path: '/users/ada/holds', least: 'viewer' },
   { method: 'GET', path: '/usage?groupBy=day', least: 'viewer' },
   { method: 'GET', path: '/usage/balance?externalUserId=ada', least: 'viewer' },

@@ -37,6 +37,8 @@ const processor: PaymentProcessor = {
     if (failing !== 'nothing') throw down()
     return state
   },
+  readBalance: unused,
+  listPayouts: unused,
   createCustomer: unused,
   readCard: unused,
   hasCustomer: unused,

@@ -70,6 +70,15 @@ describe('a processor that is slow', () => {
   })
 })
 
+describe('a processor that is slow to read', () => {
+  it.each(['balance', 'payouts'])('is waited for: %s', async (path) => {
+    stripe.faults = ({ method }) =>
+      method === 'GET' ? { kind: 'late', ms: timeoutMs - 100 } : undefined
+    const url = `${real.url}/api/v1/internal/apps/${app.clientId}/billing/${path}`
+    expect((await fetch(url, { headers: app.session })).status).toBe(200)
+  })
+})
+
 describe('a processor that is down', () => {
   it.each(processorRoutes)('is named after both attempts: $path', async ({ path, body }) => {
     breakAll({ kind: 'hang before' })
@@ -130,6 +139,8 @@ it('documents 502 and 503 of the processor on the routes that call it, and on no
       'createPlanCheckout',
       'createTopUp',
       'createTopUpOfMe',
+      'getProcessorBalance',
+      'listPayouts',
       'updateOwnerPlan',
       'updateSubscription',
     ].map((id) => [id, true, true]),
