@@ -4,7 +4,6 @@ import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { UserId } from '../shared/ids.ts'
 import type { EmitPriced } from './backend/emit.ts'
-import { createBatchEncoder } from './batch/encoder.ts'
 import { type ResolveSubjects, cacheSubjects } from './batch/subjects.ts'
 import { type EventSource, createCollector } from './collector/collector.ts'
 import type { KafkaConfig, MeteringConfig } from './config.ts'
@@ -43,7 +42,7 @@ export function createIngestion(deps: IngestionDeps) {
   const stopping = new AbortController()
   const ingest = createIngest({
     ...deps,
-    encoder: createBatchEncoder(config.tickets),
+    limits: config.tickets,
     resolveSubjects: cacheSubjects(deps.resolveSubjects),
     findRates: createRateLookup({ ...config.rates, now }),
     holdingRate: createHoldingRate(config.rates.marginPercent),

@@ -15,9 +15,9 @@ import {
 import { dateByClocks } from '../batch/clock.ts'
 import { type BatchPlan, type Rate, createPlanner, groupByUser } from './batch-plan.ts'
 import { type DeduplicatedTickets, createDeduplicator } from './deduplicate.ts'
-import type { BatchEncoder, EncodedBatch } from '../batch/encoder.ts'
+import { type EncodedBatch, encodeBatch } from '../batch/encoder.ts'
 import { type ResolveSubjects, resolvePayers } from '../batch/subjects.ts'
-import type { QuarantineReason } from '../events/parse.ts'
+import type { QuarantineReason, SigningLimits } from '../events/parse.ts'
 import {
   countReasons,
   quarantine,
@@ -59,7 +59,8 @@ export interface IngestDeps {
   readonly charge: Charge
   /** Queues priced tickets for the metering backend, if there is one. */
   readonly emit?: EmitPriced | undefined
-  readonly encoder: BatchEncoder
+  /** Bounds of signing times. */
+  readonly limits: SigningLimits
   readonly resolveSubjects: ResolveSubjects
   readonly partitions: Partitions
   readonly findRates: RateLookup
@@ -127,7 +128,7 @@ const dayMs = 86_400_000
  * throws, nothing.
  */
 export function createIngest(deps: IngestDeps) {
-  const { pool, now, charge, emit, encoder, resolveSubjects, partitions, rating } = deps
+  const { pool, now, charge, emit, limits, resolveSubjects, partitions, rating } = deps
   const { clocks = realTime } = deps
   const { areLikelyNew, insertEarly, insertPlanned } = createInserts()
   const planBatch = createPlanner(deps)
@@ -140,7 +141,7 @@ export function createIngest(deps: IngestDeps) {
    */
   async function prepare(records: readonly StreamRecord[]): Promise<PreparedBatch> {
     const at = now()
-    const encoded = await encoder.encode(records, at)
+    const encoded = await encodeBatch(records, { at, limits })
     const { batch, rows: firstParts } = encoded
     await resolvePayers(batch.payers, resolveSubjects)
     await dateByClocks(pool, batch, { clocks, at })
@@ -239,10 +240,9 @@ export function createIngest(deps: IngestDeps) {
   }
 
   // Call only after success: a broken connection may still hold the memory that it was to send.
-  function recycle({ out, release }: PreparedBatch): void {
+  function recycle({ out }: PreparedBatch): void {
     out.clear()
     if (idle.length < maxIdleBuffers) idle.push(out)
-    release()
   }
 
   /** Inserts the new ids, and plans again if some are not new. */
