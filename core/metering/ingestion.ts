@@ -12,6 +12,7 @@ import { type IngestedBatch, createIngest } from './ingest/ingest.ts'
 import type { Partitions } from './ingest/partition-store.ts'
 import { createPipelinedWriter } from './ingest/pipelined-writer.ts'
 import * as positions from './ingest/position-store.ts'
+import { readStreams, saveEnds } from './streams/store.ts'
 import { createRetryingIngest } from './ingest/retry.ts'
 import { createHoldingRate } from './rates/holding-rate.ts'
 import { createRateLookup } from './rates/lookup.ts'
@@ -92,6 +93,11 @@ export function createIngestion(deps: IngestionDeps) {
     await collector?.stop()
   }
 
+  async function recordEnds(): Promise<void> {
+    const ranges = await collector?.readRanges()
+    if (ranges) await saveEnds(pool, ranges, now())
+  }
+
   return {
     ingestEvents,
     start,
@@ -99,7 +105,9 @@ export function createIngestion(deps: IngestionDeps) {
     lagSeconds: (): number => collector?.lagSeconds() ?? 0,
     /** Whether the event stream is connected; undefined without a stream. */
     isConnected: (): boolean | undefined => collector?.connected(),
-    streams: () => positions.streams(pool),
+    streams: () => readStreams(pool, now()),
+    /** Stores how far the stream reaches; undefined without a stream. */
+    recordEnds: collector ? recordEnds : undefined,
   }
 }
 

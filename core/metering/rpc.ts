@@ -4,6 +4,7 @@ import { operator, orOperator, platformAdmin, serviceCaller, operatorWrite } fro
 import { formatDecimal18 } from '../lib/money.ts'
 import { type Handlers, rpc } from '../rpc/serve.ts'
 import type { Metering } from './service.ts'
+import type { StreamStatus } from './streams/store.ts'
 import type { Rate } from './rates/store.ts'
 
 const maxEnvelopes = 1_000
@@ -39,15 +40,7 @@ export function createMeteringRpc({ metering }: { metering: Metering }) {
         const { streams, unpriced, oldestUnpriced, quarantined, usableRate, newestTicket } =
           await metering.status()
         return {
-          streams: streams.map((stream) => ({
-            source: stream.source,
-            partition: stream.partition,
-            nextOffset: String(stream.nextOffset),
-            tickets: String(stream.tickets),
-            duplicates: String(stream.duplicates),
-            ignored: String(stream.ignored),
-            quarantined: String(stream.quarantined),
-          })),
+          streams: streams.map(toStream),
           unpricedTickets: String(unpriced),
           quarantinedEvents: String(quarantined),
           usableRate: usableRate ? toRate(usableRate) : undefined,
@@ -64,6 +57,22 @@ export function createMeteringRpc({ metering }: { metering: Metering }) {
   }
   return { meteringService }
 }
+
+const toStream = ({ newestAt, bookedAt, end, lag, ...stream }: StreamStatus): pb.Stream => ({
+  source: stream.source,
+  partition: stream.partition,
+  nextOffset: String(stream.nextOffset),
+  tickets: String(stream.tickets),
+  duplicates: String(stream.duplicates),
+  ignored: String(stream.ignored),
+  quarantined: String(stream.quarantined),
+  newestAt: newestAt?.toISOString(),
+  bookedAt: bookedAt?.toISOString(),
+  eventsBehind: lag === null ? undefined : String(lag.events),
+  secondsBehind: lag?.seconds ?? undefined,
+  endReadAt: end?.readAt.toISOString(),
+  stalled: lag?.isStalled ?? false,
+})
 
 const toRate = (rate: Rate): pb.Rate => ({
   usdPerEth: formatDecimal18(rate.usdAttosPerEth),

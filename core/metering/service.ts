@@ -54,6 +54,7 @@ const publishAtOnce = 100
 const pricingPauseMs = 30_000
 const monthsPauseMs = 6 * 3_600_000
 const lossPauseMs = 60_000
+const endsPauseMs = 10_000
 
 /**
  * Turns the signer's events into unique, priced, charged tickets. Its invariants:
@@ -90,7 +91,7 @@ export function createMetering(deps: MeteringDeps) {
     onExhausted,
   })
   const { rates, pricing } = createRateKeeping(deps, { ...meters, rating, onExhausted })
-  const loops = createUpkeepLoops(deps, { partitions, rates, pricing, loss })
+  const loops = createUpkeepLoops(deps, { partitions, rates, pricing, loss, ...ingestion })
 
   function onIngested(part: IngestedBatch, seconds: number): void {
     meters.batch(part, seconds)
@@ -256,12 +257,14 @@ const rateSources = ({ rates }: MeteringConfig): RateSource[] =>
 interface Upkeep extends ReturnType<typeof createRateKeeping> {
   readonly partitions: ReturnType<typeof createPartitions>
   readonly loss: ReturnType<typeof createLossKeeping>
+  /** Stores how far the stream reaches; undefined without a stream. */
+  readonly recordEnds: (() => Promise<void>) | undefined
 }
 
 /** Runs metering's periodic tasks. */
 function createUpkeepLoops(
   { log, metrics, config }: MeteringDeps,
-  { partitions, rates, pricing, loss }: Upkeep,
+  { partitions, rates, pricing, loss, recordEnds }: Upkeep,
 ) {
   let loops: Loop[] = []
   const observeAndPrice = async (signal: AbortSignal): Promise<void> => {
@@ -295,6 +298,9 @@ function createUpkeepLoops(
         delayed: true,
         round: observeAndPrice,
       }),
+      ...(recordEnds
+        ? [startLoop({ name: 'ends', log, metrics, pauseMs: endsPauseMs, round: recordEnds })]
+        : []),
     ]
   }
 

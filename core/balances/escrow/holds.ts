@@ -1,12 +1,14 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { Users } from '../../identity/users/users.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
 import { type AppId, type UserId, isUuid, userId } from '../../shared/ids.ts'
-import { findHeldCalls, findHolders } from './stores/hold-store.ts'
+import { findHeldCalls, findHolders, listSidecars } from './stores/hold-store.ts'
 import { findLeases } from './stores/lease-store.ts'
 
 export interface HoldsDeps {
   readonly pool: Pool
+  readonly now: Now
   readonly users: Pick<Users, 'get'>
   readonly findApp: (db: Db, clientId: string) => Promise<AppId | null>
   /** When a call without a ticket is freed. */
@@ -27,9 +29,11 @@ export interface HoldsRequest {
 const pageUsers = 100
 const pageMax = 1_000
 const callsOfUser = 100
+/** As in the alert TollgateEventsMissing. */
+const stalledSeconds = 60
 
 /** Lists held money, for operators and members of apps. */
-export function createHolds({ pool, users, findApp, times }: HoldsDeps) {
+export function createHolds({ pool, now, users, findApp, times }: HoldsDeps) {
   /**
    * Lists leases and pending authorisations by user, in user id order. Throws NOT_FOUND for an
    * unknown app or user, REQUEST_INVALID for a bad limit or cursor, or for a user without an app.
@@ -89,7 +93,14 @@ export function createHolds({ pool, users, findApp, times }: HoldsDeps) {
   const userOf = async (app: AppId, externalUserId: string): Promise<UserId> =>
     (await users.get(app, externalUserId)).id
 
-  return { list, findOfUser }
+  /** Lists sidecars, and how far the events of each follow its calls. */
+  const sidecars = async () =>
+    (await listSidecars(pool, now())).map((sidecar) => ({
+      ...sidecar,
+      isStalled: sidecar.seconds > stalledSeconds,
+    }))
+
+  return { list, findOfUser, sidecars }
 }
 
 export type Holds = ReturnType<typeof createHolds>

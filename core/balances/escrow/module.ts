@@ -39,7 +39,6 @@ const ownerPauseMs = 500
 
 /** Lends money to sidecars, holds what they authorise, and releases what no ticket settles. */
 export function createEscrowModule(shared: Shared, others: EscrowOthers) {
-  const { pool } = shared
   const { config, accounts, users, metering } = others
   const { leaseSeconds, lostTickets, eventLagSeconds, holdMaxSeconds } = config
   const meters = createEscrowMetrics(shared.metrics, figuresOf(shared))
@@ -49,7 +48,12 @@ export function createEscrowModule(shared: Shared, others: EscrowOthers) {
   const rules = createEscrow({ ...parts, leaseSeconds, soldRates: metering.soldRates })
   const { boundRate } = metering
   const escrow = createEscrowService({ ...parts, escrow: rules, boundRate })
-  const holds = createHolds({ pool, users, findApp, times: { eventLagSeconds, holdMaxSeconds } })
+  const holds = createHolds({
+    ...shared,
+    users,
+    findApp,
+    times: { eventLagSeconds, holdMaxSeconds },
+  })
   const { escrowService, holdService } = createEscrowRpc({ escrow, holds })
 
   return {

@@ -68,9 +68,25 @@ export function createEscrowRpc({ escrow, holds }: EscrowRpcDeps) {
       const { holder, ...times } = await holds.findOfUser(appId, request.externalUserId)
       return { ...times, holds: holder === null ? undefined : toUserHolds(holder) }
     }),
+    listSidecars: rpc(
+      orOperator(platformAdmin(), operator()),
+      async (_request: pb.ListSidecarsRequest) => ({
+        sidecars: (await holds.sidecars()).map(toSidecar),
+      }),
+    ),
   }
   return { escrowService, holdService }
 }
+
+const toSidecar = (sidecar: Awaited<ReturnType<Holds['sidecars']>>[number]): pb.SidecarStream => ({
+  id: sidecar.id,
+  seenAt: sidecar.seenAt.toISOString(),
+  stopped: sidecar.stoppedAt !== null,
+  lastAuthorisedAt: sidecar.lastAuthorisedAt?.toISOString(),
+  bookedThrough: sidecar.bookedThrough?.toISOString(),
+  secondsBehind: Math.round(sidecar.seconds),
+  stalled: sidecar.isStalled,
+})
 
 type HoldsOfUser = Awaited<ReturnType<Holds['list']>>['users'][number]
 

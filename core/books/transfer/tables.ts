@@ -108,6 +108,7 @@ export const notExported: Readonly<Record<string, string>> = {
   consents: secret,
   api_keys: secret,
   signing_keys: secret,
+  stream_ends: copy,
   signers: secret,
   signer_apps: secret,
   signer_secrets: secret,

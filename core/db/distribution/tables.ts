@@ -118,6 +118,7 @@ export const tableKinds: Readonly<Record<string, TableKind>> = {
   simulated_objects: 'local',
   simulated_requests: 'local',
   starter_raises: 'local',
+  stream_ends: 'local',
   stream_offsets: 'local',
   tenant_secrets: 'local',
   tenants: 'local',

@@ -5,6 +5,7 @@ import { toMessage } from '../../lib/process.ts'
 import type { IngestedBatch, PreparedBatch } from '../ingest/ingest.ts'
 import type { PipelinedWriter } from '../ingest/pipelined-writer.ts'
 import type { StreamRecord } from '../events/record.ts'
+import type { SourceRanges } from '../streams/store.ts'
 import type { RetryingIngest } from '../ingest/retry.ts'
 
 /** A source of events. The collector reopens it whenever a session fails. */
@@ -21,6 +22,8 @@ export interface EventSession {
   next(): Promise<readonly StreamRecord[]>
   /** Reports records as written. Best effort: the authoritative positions are in the database. */
   committed(records: readonly StreamRecord[]): void
+  /** Returns the offsets that the stream has of each partition. */
+  readRanges?(): Promise<SourceRanges>
   close(): Promise<void>
 }
 
@@ -80,6 +83,10 @@ export function createCollector(deps: CollectorDeps) {
   }
 
   const connected = (): boolean => disconnectedMs === null
+
+  /** Returns the offsets that the stream has; null while disconnected. */
+  const readRanges = async (): Promise<SourceRanges | null> =>
+    connected() ? ((await session?.readRanges?.()) ?? null) : null
 
   async function run(): Promise<void> {
     for (let failures = 0; !stopping.signal.aborted;) {
@@ -177,5 +184,5 @@ export function createCollector(deps: CollectorDeps) {
     }
   }
 
-  return { start, stop, lagSeconds, connected }
+  return { start, stop, lagSeconds, connected, readRanges }
 }

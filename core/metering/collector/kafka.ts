@@ -13,6 +13,7 @@ import { type Batcher, createBatcher } from './batcher.ts'
 import type { KafkaConfig } from '../config.ts'
 import { maxBatch } from '../ingest/ingest.ts'
 import type { StreamRecord } from '../events/record.ts'
+import type { SourceRanges } from '../streams/store.ts'
 import type { EventSession, EventSource } from './collector.ts'
 
 /**
@@ -65,6 +66,7 @@ export const collectorBounds: KafkaBounds = {
 const lingerMs = 50
 const heartbeatMs = 1_000
 const latestOffset = -1n
+const earliestOffset = -2n
 const closeMs = 2_000
 
 type Stream = MessagesStream<Buffer, Buffer, Buffer, Buffer>
@@ -107,6 +109,7 @@ export function createKafkaSource(
     return {
       next: batcher.next,
       committed: (records) => commitToGroup(consumer, records),
+      readRanges: () => readRanges(consumer, source),
       close: async () => {
         batcher.fail(new Error('the session is closed'))
         await closeConsumer(consumer)
@@ -137,10 +140,24 @@ export function createKafkaSource(
     return `kafka:${topic}:${id}`
   }
 
+  const listOffsets = async (consumer: Consumer, timestamp: bigint): Promise<bigint[]> =>
+    (await consumer.listOffsets({ topics: [topic], timestamp })).get(topic) ?? []
+
+  // Reads the starts first: retention moves them towards the ends.
+  async function readRanges(consumer: Consumer, source: string): Promise<SourceRanges> {
+    const starts = await listOffsets(consumer, earliestOffset)
+    const ends = await listOffsets(consumer, latestOffset)
+    const ranges = ends.map((end, partition) => ({
+      partition,
+      start: starts[partition] ?? end,
+      end,
+    }))
+    return { source, ranges }
+  }
+
   async function offsetsOf(consumer: Consumer, source: string) {
     const known = await positions.read(source)
-    const ends =
-      (await consumer.listOffsets({ topics: [topic], timestamp: latestOffset })).get(topic) ?? []
+    const ends = await listOffsets(consumer, latestOffset)
     const offsets: { topic: string; partition: number; offset: bigint }[] = []
     for (const [partition, offset] of known) {
       const end = ends[partition]

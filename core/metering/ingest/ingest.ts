@@ -333,7 +333,7 @@ async function settle(
     ignored: batch.ignored.filter((index) => !consumed[index]),
     quarantined: problems.map(({ index }) => index),
   })
-  await advanceStreams(db, { records, outcomes })
+  await advanceStreams(db, { at, records, outcomes })
   return {
     counts: countOutcomes(outcomes),
     quarantined: countReasons(problems),

@@ -38,37 +38,48 @@ export async function lockStreams(
 }
 
 interface Settlement {
+  readonly at: Date
   readonly records: readonly StreamRecord[]
   /** By index; undefined for records consumed before. */
   readonly outcomes: readonly (EventOutcome | undefined)[]
 }
 
 /** Advances the streams past their records and counts the outcomes. */
-export async function advanceStreams(db: Db, { records, outcomes }: Settlement): Promise<void> {
+export async function advanceStreams(db: Db, { at, records, outcomes }: Settlement): Promise<void> {
   const advances = new Map<
     number,
-    { readonly counts: Record<EventOutcome, number>; last: bigint | null }
+    { readonly counts: Record<EventOutcome, number>; last: bigint | null; newestMs: number }
   >()
   outcomes.forEach((outcome, index) => {
     const record = records[index]
     if (outcome === undefined || record === undefined) return
-    const { partition, offset } = record
-    const advance = getOrInsert(advances, partition, () => ({ counts: noCounts(), last: null }))
+    const { partition, offset, producedAtMs } = record
+    const advance = getOrInsert(advances, partition, () => ({
+      counts: noCounts(),
+      last: null,
+      newestMs: 0,
+    }))
     advance.counts[outcome] += 1
+    if (producedAtMs > advance.newestMs) advance.newestMs = producedAtMs
     if (offset !== null && (advance.last === null || offset > advance.last)) advance.last = offset
   })
   const source = records[0]?.source
   if (source === undefined || advances.size === 0) return
   await advance(
     db,
-    source,
-    [...advances].map(([partition, { counts, last }]) => ({
+    { source, at },
+    [...advances].map(([partition, { counts, last, newestMs }]) => ({
       partition,
       counts,
       nextOffset: last === null ? null : last + 1n,
+      newestAt: toNewest(newestMs, at),
     })),
   )
 }
+
+/** The producer may set a record's time: one after `at` counts as `at`, none as unknown. */
+const toNewest = (newestMs: number, at: Date): Date | null =>
+  newestMs <= 0 ? null : new Date(Math.min(newestMs, at.getTime()))
 
 const noCounts = (): Record<EventOutcome, number> => ({
   ticket: 0,
@@ -145,28 +156,37 @@ interface Advance {
    * The offset to continue at; null for a stream without offsets, where only the counters change.
    */
   readonly nextOffset: bigint | null
+  /** When the stream received its newest record; null if no record has a time. */
+  readonly newestAt: Date | null
 }
 
 /** Adds to a source's counters and moves its positions. Counts skipped offsets as missing. */
-async function advance(db: Db, source: string, advances: readonly Advance[]): Promise<void> {
+async function advance(
+  db: Db,
+  { source, at }: { readonly source: string; readonly at: Date },
+  advances: readonly Advance[],
+): Promise<void> {
   const column = <T>(value: (advance: Advance) => T): T[] => advances.map(value)
   await db.query(sql`
     insert into stream_offsets as s
-      (source, partition, first_offset, next_offset, tickets, duplicates, ignored, quarantined, missing)
+      (source, partition, first_offset, next_offset, tickets, duplicates, ignored, quarantined, missing, newest_at,
+       booked_at)
     select ${source}, partition, 0, tickets + duplicates + ignored + quarantined, tickets, duplicates, ignored,
-           quarantined, 0
+           quarantined, 0, newest_at, ${at}::timestamptz
     from unnest(
       ${column((a) => a.partition)}::integer[], ${column((a) => a.counts.ticket)}::bigint[],
       ${column((a) => a.counts.duplicate)}::bigint[], ${column((a) => a.counts.ignored)}::bigint[],
-      ${column((a) => a.counts.quarantined)}::bigint[])
-      as batch (partition, tickets, duplicates, ignored, quarantined)
+      ${column((a) => a.counts.quarantined)}::bigint[], ${column((a) => a.newestAt)}::timestamptz[])
+      as batch (partition, tickets, duplicates, ignored, quarantined, newest_at)
     order by partition
     on conflict (source, partition) do update
     set next_offset = s.next_offset + excluded.next_offset,
         tickets = s.tickets + excluded.tickets,
         duplicates = s.duplicates + excluded.duplicates,
         ignored = s.ignored + excluded.ignored,
-        quarantined = s.quarantined + excluded.quarantined`)
+        quarantined = s.quarantined + excluded.quarantined,
+        newest_at = greatest(s.newest_at, excluded.newest_at),
+        booked_at = greatest(s.booked_at, excluded.booked_at)`)
   const placed = advances.filter(({ nextOffset }) => nextOffset !== null)
   if (placed.length === 0) return
   await db.query(sql`
@@ -201,34 +221,6 @@ export async function rewind(
     update stream_offsets
     set next_offset = ${nextOffset}, missing = missing + ${nextOffset} - next_offset
     where source = ${source} and partition = ${partition} and next_offset > ${nextOffset}`)
-}
-
-export interface StreamRow extends StreamPosition {
-  readonly tickets: bigint
-  readonly duplicates: bigint
-  readonly ignored: bigint
-  readonly quarantined: bigint
-}
-
-/** Returns all streams with their counters. */
-export async function streams(db: Db): Promise<StreamRow[]> {
-  const rows = await many<{
-    source: string
-    partition: number
-    next_offset: bigint
-    tickets: bigint
-    duplicates: bigint
-    ignored: bigint
-    quarantined: bigint
-  }>(
-    db,
-    sql`
-    select source, partition, next_offset, tickets, duplicates, ignored, quarantined
-    from stream_offsets
-    order by source, partition
-    limit 10000`,
-  )
-  return rows.map(({ next_offset: nextOffset, ...row }) => ({ ...row, nextOffset }))
 }
 
 /** Returns the outcome of each record, by index; undefined for records consumed before. */

@@ -146,7 +146,7 @@ async function quarantineRecord(
   const outcomes: EventOutcome[] = problems.map(() => 'quarantined')
   if (problems.length > 0) {
     await quarantine(db, { records, problems, at })
-    await advanceStreams(db, { records, outcomes })
+    await advanceStreams(db, { at, records, outcomes })
   }
   return {
     counts: countOutcomes(outcomes),

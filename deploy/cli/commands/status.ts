@@ -1,3 +1,5 @@
+import type { SidecarStream } from '../../../proto/gen/ts-proto/tollgate/balances/v1/escrow.ts'
+import type { Stream } from '../../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { action, createCommand } from '../command.ts'
 import { usd } from '../money.ts'
 import { table } from '../output.ts'
@@ -8,26 +10,19 @@ export const status = createCommand('status', {
   action: action({
     text:
       'Shows the position of each stream, and how many of its events became tickets, were duplicates, were ' +
-      'ignored by type, or were quarantined. It also shows the number of tickets that wait for a rate, the rate ' +
+      'ignored by type, or were quarantined; when it received its newest booked event, and how many events wait at ' +
+      'the broker for how many seconds at most. Of each sidecar it shows for how long calls are allowed whose events ' +
+      'are not booked. It also shows the number of tickets that wait for a rate, the rate ' +
       'at which a ticket would be priced now, and the owners whose accounts can pay for no more calls.',
     read: async (core) => ({
       ...(await core.metering.getMeteringStatus({})),
       reachedNetworkQuotas: (await core.networkQuotas.listReachedNetworkQuotas({})).quotas,
+      sidecars: (await core.holds.listSidecars({})).sidecars,
     }),
-    lines: ({ streams, usableRate: rate, reachedNetworkQuotas, ...counts }) => [
-      ...table(
-        streams,
-        [
-          ['stream', 'source'],
-          'partition',
-          ['next', 'nextOffset'],
-          'tickets',
-          'duplicates',
-          'ignored',
-          'quarantined',
-        ],
-        'No events yet.',
-      ),
+    lines: ({ streams, sidecars, usableRate: rate, reachedNetworkQuotas, ...counts }) => [
+      ...streamLines(streams),
+      '',
+      ...sidecarLines(sidecars),
       '',
       `Tickets that wait for a rate: ${counts.unpricedTickets}`,
       ...oldestLines(counts.oldestUnpricedAt),
@@ -42,6 +37,41 @@ export const status = createCommand('status', {
     ],
   }),
 })
+
+const streamLines = (streams: readonly Stream[]): string[] =>
+  table(
+    streams.map((stream) => ({ ...stream, state: stream.stalled ? 'STALLED' : '' })),
+    [
+      ['stream', 'source'],
+      'partition',
+      ['next', 'nextOffset'],
+      'tickets',
+      'duplicates',
+      'ignored',
+      'quarantined',
+      ['newest', 'newestAt'],
+      ['waiting', 'eventsBehind'],
+      ['seconds', 'secondsBehind'],
+      'state',
+    ],
+    'No events yet.',
+  )
+
+const sidecarLines = (sidecars: readonly SidecarStream[]): string[] =>
+  table(
+    sidecars.map((sidecar) => ({ ...sidecar, state: sidecarState(sidecar) })),
+    [
+      ['sidecar', 'id'],
+      ['last call', 'lastAuthorisedAt'],
+      ['booked through', 'bookedThrough'],
+      ['seconds behind', 'secondsBehind'],
+      'state',
+    ],
+    'No sidecars yet.',
+  )
+
+const sidecarState = ({ stalled, stopped }: SidecarStream): string =>
+  stalled ? 'STALLED' : stopped ? 'stopped' : ''
 
 /** The command that prices the oldest waiting ticket, with the required instant. */
 const oldestLines = (oldest: string | undefined): string[] =>

@@ -18,7 +18,37 @@ const IngestStatus = named(
         duplicates: count('Events that had arrived before.'),
         ignored: count('Events of types that are not billed.'),
         quarantined: count('Events that went to quarantine.'),
+        newestAt: Type.Optional(Instant('When the stream received its newest booked event.')),
+        bookedAt: Type.Optional(Instant('When core last booked one of its events.')),
+        eventsBehind: Type.Optional(count('Events that wait at the broker.')),
+        secondsBehind: Type.Optional(
+          Type.Integer({
+            minimum: 0,
+            description: 'Upper bound for the time that the oldest of them waits.',
+          }),
+        ),
+        endReadAt: Type.Optional(Instant('When a collector last read the end of the stream.')),
+        stalled: Type.Boolean({
+          description: 'Whether events wait and none was booked for a minute.',
+        }),
       }),
+    ),
+    sidecars: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        seenAt: Instant('When it last reported.'),
+        stopped: Type.Boolean(),
+        lastAuthorisedAt: Type.Optional(Instant('When it allowed its latest call.')),
+        bookedThrough: Type.Optional(
+          Instant('When it allowed the latest call whose event is booked.'),
+        ),
+        secondsBehind: Type.Integer({
+          minimum: 0,
+          description: 'For how long it has allowed calls whose events are not booked.',
+        }),
+        stalled: Type.Boolean({ description: 'Whether it is more than a minute behind.' }),
+      }),
+      { description: 'Sidecars of the last 30 days.' },
     ),
     unpricedTickets: count('Tickets that wait for a price of ETH.'),
     oldestUnpricedAt: Type.Optional(Instant('Signing time of the oldest of them.')),
@@ -87,14 +117,16 @@ const getIngestStatus = get({
   url: `${operateUrl}/ingest`,
   operationId: 'getIngestStatus',
   summary: 'How far events were read, and what waits',
-  description: 'Returns the position of each stream, the rate in use, and what needs attention.',
+  description:
+    'Returns the position of each stream and how far it is behind, the rate in use, and what needs attention.',
   response: { 200: ref(IngestStatus) },
   handler: async ({ core }) => {
-    const [status, { quotas }] = await Promise.all([
+    const [status, { quotas }, { sidecars }] = await Promise.all([
       core.metering.getMeteringStatus({}),
       core.networkQuotas.listReachedNetworkQuotas({}),
+      core.holds.listSidecars({}),
     ])
-    return { ...status, reachedQuotas: quotas }
+    return { ...status, reachedQuotas: quotas, sidecars }
   },
 })
 

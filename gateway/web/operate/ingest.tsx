@@ -23,6 +23,7 @@ export function Ingest(): ReactNode {
             <Attention status={data} />
             <Figures status={data} />
             <Streams streams={data.streams} />
+            <Sidecars sidecars={data.sidecars} />
           </>
         )}
       </Answer>
@@ -109,11 +110,14 @@ const Streams = ({ streams }: Pick<IngestStatus, 'streams'>): ReactNode => (
           <thead>
             <tr>
               <th scope="col">Stream</th>
-              {['Next', 'Tickets', 'Duplicates', 'Ignored', 'Quarantined'].map((name) => (
-                <th scope="col" className="number" key={name}>
-                  {name}
-                </th>
-              ))}
+              <th scope="col">Newest event</th>
+              {['Waiting', 'Next', 'Tickets', 'Duplicates', 'Ignored', 'Quarantined'].map(
+                (name) => (
+                  <th scope="col" className="number" key={name}>
+                    {name}
+                  </th>
+                ),
+              )}
             </tr>
           </thead>
           <tbody>
@@ -121,12 +125,79 @@ const Streams = ({ streams }: Pick<IngestStatus, 'streams'>): ReactNode => (
               <tr key={`${stream.source} ${stream.partition}`}>
                 <th scope="row">
                   {stream.source} <small className="soft">partition {stream.partition}</small>
+                  {stream.stalled && <span className="badge bad">stands still</span>}
                 </th>
+                <td>{stream.newestAt === undefined ? '' : <Instant at={stream.newestAt} />}</td>
+                <td className="number">
+                  <Waiting stream={stream} />
+                </td>
                 <td className="number">{formatInteger(stream.nextOffset)}</td>
                 <td className="number">{formatInteger(stream.tickets)}</td>
                 <td className="number">{formatInteger(stream.duplicates)}</td>
                 <td className="number">{formatInteger(stream.ignored)}</td>
                 <td className="number">{formatInteger(stream.quarantined)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </TableBox>
+    )}
+  </section>
+)
+
+/** Events that the broker has and core has not booked. */
+function Waiting({ stream }: { stream: IngestStatus['streams'][number] }): ReactNode {
+  const { eventsBehind, secondsBehind, endReadAt } = stream
+  if (eventsBehind === undefined) return <span className="soft">unknown</span>
+  return (
+    <>
+      {formatInteger(eventsBehind)}
+      {eventsBehind !== '0' && secondsBehind !== undefined && (
+        <small className="soft"> for up to {formatCount(secondsBehind)} s</small>
+      )}
+      {endReadAt !== undefined && (
+        <small className="soft">
+          {' '}
+          at <Instant at={endReadAt} isTimeOnly />
+        </small>
+      )}
+    </>
+  )
+}
+
+const Sidecars = ({ sidecars }: Pick<IngestStatus, 'sidecars'>): ReactNode => (
+  <section className="card" aria-labelledby="sidecars">
+    <h2 id="sidecars">Sidecars</h2>
+    <p className="soft">Whether the events of the calls that each sidecar allowed arrive.</p>
+    {sidecars.length === 0 ? (
+      <Empty>No sidecar has reported in the last 30 days.</Empty>
+    ) : (
+      <TableBox label="Table of sidecars">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Sidecar</th>
+              <th scope="col">Last report</th>
+              <th scope="col">Latest call</th>
+              <th scope="col">Events booked up to</th>
+              <th scope="col" className="number">
+                Behind
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {sidecars.map((sidecar) => (
+              <tr key={sidecar.id}>
+                <th scope="row">
+                  {sidecar.id} {sidecar.stopped && <span className="badge">stopped</span>}
+                  {sidecar.stalled && <span className="badge bad">events are missing</span>}
+                </th>
+                {[sidecar.seenAt, sidecar.lastAuthorisedAt, sidecar.bookedThrough].map(
+                  (at, column) => (
+                    <td key={column}>{at === undefined ? 'none' : <Instant at={at} />}</td>
+                  ),
+                )}
+                <td className="number">{formatCount(sidecar.secondsBehind)} s</td>
               </tr>
             ))}
           </tbody>

@@ -60,6 +60,14 @@ function memoryLog(): EventLog {
     return {
       next: batcher.next,
       committed: () => {},
+      readRanges: async () => ({
+        source,
+        ranges: logs.map(({ length }, partition) => ({
+          partition,
+          start: 0n,
+          end: BigInt(length),
+        })),
+      }),
       close: async () => {
         clearInterval(timer)
         batcher.fail(new Error('closed'))

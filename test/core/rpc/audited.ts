@@ -36,6 +36,7 @@ export const audited: Readonly<Record<string, Audited>> = {
   'balances.v1.EscrowService/Report': not(books),
   'balances.v1.HoldService/ListHolds': 'reads',
   'balances.v1.HoldService/GetUserHolds': 'reads',
+  'balances.v1.HoldService/ListSidecars': 'reads',
   'balances.v1.LimitService/GetLimits': 'reads',
   'balances.v1.LimitService/UpdateLimits': both('limits_set'),
   'balances.v1.LimitService/DeleteLimits': both('limits_cleared'),

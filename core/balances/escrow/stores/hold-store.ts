@@ -32,22 +32,38 @@ export async function heldMoney(db: Db, at: Date) {
  * call without a ticket if that is later. Takes the maximum of all sidecars. Grows only while calls
  * are allowed and their events do not come.
  */
-export async function secondsBehind(db: Db, at: Date): Promise<number> {
-  const row = await one<{ seconds: number }>(
+export const secondsBehind = async (db: Db, at: Date): Promise<number> =>
+  Math.max(0, ...(await listSidecars(db, at)).map(({ seconds }) => seconds))
+
+/** Returns all sidecars by id, each with how far its events follow its calls. */
+export const listSidecars = (db: Db, at: Date) =>
+  many<{
+    id: string
+    seenAt: Date
+    stoppedAt: Date | null
+    lastAuthorisedAt: Date | null
+    bookedThrough: Date | null
+    seconds: number
+  }>(
     db,
     sql`
-    select coalesce(max(extract(epoch from least(s.last_authorised_at, ${at}) - greatest(c.booked_through, a.authorised_at))), 0)::float8 as seconds
+    select s.id, s.seen_at as "seenAt", s.stopped_at as "stoppedAt",
+           case when s.last_authorised_at > ${at}::timestamptz then ${at}::timestamptz else s.last_authorised_at
+           end as "lastAuthorisedAt", c.booked_through as "bookedThrough",
+           case when a.authorised_at is null then 0 else greatest(0, extract(
+             epoch from least(s.last_authorised_at, ${at}::timestamptz) - greatest(c.booked_through, a.authorised_at)))
+           end::float8 as seconds
     from sidecars s
     left join sidecar_clocks c on c.sidecar_id = s.id
-    cross join lateral (
+    left join lateral (
       select authorised_at
       from authorisations
       where sidecar_id = s.id and state = 'pending' and not ticketed
       order by authorised_at
-      limit 1) a`,
+      limit 1) a on true
+    order by s.id
+    limit 10000`,
   )
-  return Math.max(0, row.seconds)
-}
 
 export interface HolderFilter {
   /** Null for all apps. */

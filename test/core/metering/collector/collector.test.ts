@@ -379,6 +379,21 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       ).toEqual([{ next_offset: 2n, missing: -88n }])
     })
 
+    it('reads the range of offsets of each partition while it collects', async () => {
+      const topic = await createTopic(2)
+      await produce(topic, Buffer.from('1'), Buffer.from('2'))
+      const session = await sourceOf(topic).open()
+      const [record] = await session.next()
+      const read = await session.readRanges?.()
+      await session.close()
+      expect(read?.source).toBe(record?.source)
+      expect(read?.ranges.map(({ partition, start }) => [partition, start])).toEqual([
+        [0, 0n],
+        [1, 0n],
+      ])
+      expect(read?.ranges.reduce((sum, { end }) => sum + end, 0n)).toBe(2n)
+    })
+
     it('distinguishes a recreated topic from the old one', async () => {
       const topic = await createTopic(1)
       const admin = new Admin({ clientId: 'test', bootstrapBrokers: brokers })
