@@ -5,17 +5,31 @@ import { type Schemas, api, unwrap } from './client.ts'
 
 export type Usage = Schemas['Usage']
 export type Charge = Schemas['UsageCharge']['data']
-export type Grouping = 'none' | 'day' | 'user' | 'pipeline_model' | 'session'
+export type Grouping =
+  | 'none'
+  | 'day'
+  | 'hour'
+  | 'daily_top_models'
+  | 'hourly_top_models'
+  | 'user'
+  | 'pipeline_model'
+  | 'session'
 
 interface Dates {
   readonly startDate: string
   readonly endDate: string
 }
 
-export interface UsageSelection {
+/** The tickets of an app that a view shows: of one user, pipeline or model. */
+export interface UsageFilter {
+  readonly user?: string | undefined
+  readonly pipeline?: string | undefined
+  readonly model?: string | undefined
+}
+
+export interface UsageSelection extends UsageFilter {
   readonly dates: Dates
   readonly groupBy: Grouping
-  readonly user?: string | undefined
 }
 
 const refreshMs = 15_000
@@ -25,8 +39,9 @@ const pastStaleMs = 300_000
 const rowsToRefresh = 1_000
 
 /** Shows the answer for earlier dates until that for the new ones is there. */
-export function usageQuery(clientId: string, { dates, groupBy, user }: UsageSelection) {
-  const subject = ['usage', clientId, groupBy, user ?? ''] as const
+export function usageQuery(clientId: string, selection: UsageSelection) {
+  const { dates, groupBy, user, pipeline, model } = selection
+  const subject = ['usage', clientId, groupBy, user ?? '', pipeline ?? '', model ?? ''] as const
   return queryOptions({
     queryKey: [...subject, dates] as const,
     refetchInterval: ({ state: { data } }) =>
@@ -43,6 +58,8 @@ export function usageQuery(clientId: string, { dates, groupBy, user }: UsageSele
               groupBy,
               include: 'retail',
               ...(user !== undefined && { externalUserId: user }),
+              ...(pipeline !== undefined && { pipeline }),
+              ...(model !== undefined && { modelId: model }),
             },
           },
         }),
@@ -57,8 +74,11 @@ export const pastUsageQuery = (clientId: string, selection: UsageSelection) => (
   staleTime: pastStaleMs,
 })
 
-const countRows = ({ byUser, bySession }: Usage): number =>
-  (byUser?.length ?? 0) + (bySession?.length ?? 0)
+const countRows = ({ byUser, bySession, byDailyTopModels, byHourlyTopModels }: Usage): number =>
+  [byUser, bySession, byDailyTopModels, byHourlyTopModels].reduce(
+    (count, rows) => count + (rows?.length ?? 0),
+    0,
+  )
 
 /** How many tickets of any time wait for a price. */
 export const unpricedQuery = (clientId: string) =>

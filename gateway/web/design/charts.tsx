@@ -1,6 +1,7 @@
 import type { ReactNode } from 'react'
 import { formatMicros } from '../ui/amounts.ts'
 import { BarChart } from '../ui/bar-chart.tsx'
+import { Legend } from '../ui/usage/legend.tsx'
 import type { Sums } from '../ui/usage/figures.ts'
 import { RowPages, ShareTable } from '../ui/usage/share-table.tsx'
 
@@ -8,10 +9,13 @@ const cents = [120, 0, 340, 560, 90, 410, 230]
 const dayAt = (index: number): number => Date.UTC(2026, 2, 1 + index) / 1e3
 const chart = {
   at: cents.map((_, index) => dayAt(index)),
-  values: cents.map((value) => value / 100),
+  layers: [cents.map((value) => value / 100)],
   describe: (index: number): string =>
     `${new Date(dayAt(index) * 1e3).toISOString().slice(0, 10)} (UTC): ${formatMicros(`${(cents[index] ?? 0) * 10_000}`)}`,
 }
+
+const layerNames = ['sdxl', 'flux', 'whisper', 'llama', 'wan', 'All further models']
+const layers = layerNames.map((_, index) => cents.map((value) => value / (100 + 60 * index)))
 
 const toSums = (requestCount: number, micros: number): Sums => ({
   requestCount,
@@ -35,6 +39,11 @@ export const Charts = (): ReactNode => (
         <summary>As a table</summary>
         <p>Each chart has its figures as a table here.</p>
       </details>
+    </section>
+    <section className="card" aria-labelledby="layers">
+      <h2 id="layers">Chart of layers</h2>
+      <Legend names={layerNames} />
+      <BarChart {...chart} layers={layers} isMoney />
     </section>
     <section className="card" aria-labelledby="shares">
       <h2 id="shares">Shares of a total</h2>

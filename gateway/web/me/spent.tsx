@@ -80,7 +80,7 @@ function DayChart({ days }: { days: NonNullable<Usage['byDay']> }): ReactNode {
   const bars = useMemo(
     () => ({
       at: days.map(({ date }) => Date.parse(date) / 1e3),
-      values: days.map((day) => Number(billed(day)) / 1e6),
+      layers: [days.map((day) => Number(billed(day)) / 1e6)],
       describe: (index: number): string => {
         const day = days[index]
         return day ? `${day.date} (UTC): ${formatMicros(billed(day))}` : ''

@@ -8,12 +8,12 @@ import { Answer } from '../ui/answer.tsx'
 import { Period } from '../ui/instant.tsx'
 import { Page } from '../ui/page.tsx'
 import { Loading } from '../ui/states.tsx'
-import { Days } from '../ui/usage/days.tsx'
 import { LastMinute } from '../ui/usage/last-minute.tsx'
 import { useAppNow } from '../ui/usage/now.ts'
 import { toRange } from '../ui/usage/range.ts'
 import { RangeDates, RangePicker } from '../ui/usage/range-picker.tsx'
-import { pickRange } from '../ui/usage/search.ts'
+import { pickRange, withChart, withRange } from '../ui/usage/search.ts'
+import { TimeChart } from '../ui/usage/time-chart.tsx'
 import { Totals } from '../ui/usage/totals.tsx'
 import { Attention } from './attention.tsx'
 import { SetupHint } from './setup-hint.tsx'
@@ -36,7 +36,6 @@ export function Overview(): ReactNode {
     )
   const range = toRange(search, now)
   const kept = pickRange(search)
-  const { figure = 'tickets' } = search
   return (
     <Page
       title={title}
@@ -55,20 +54,17 @@ export function Overview(): ReactNode {
         search={search}
         range={range}
         onChoose={(chosen) =>
-          void navigate({
-            search: { ...chosen, ...(search.figure && { figure }) },
-            resetScroll: false,
-          })
+          void navigate({ search: withRange(search, chosen), resetScroll: false })
         }
       />
       <Totals clientId={clientId} range={range} />
       <LastMinute clientId={clientId} />
-      <Days
+      <TimeChart
         clientId={clientId}
         range={range}
-        figure={figure}
-        onFigure={(chosen) =>
-          void navigate({ search: { ...kept, figure: chosen }, resetScroll: false })
+        search={search}
+        onChange={(chart) =>
+          void navigate({ search: withChart(search, chart), resetScroll: false })
         }
         linkDay={(day) => (
           <Link

@@ -7,17 +7,24 @@ import { Page } from '../ui/page.tsx'
 import { SearchForm } from '../ui/search/search-form.tsx'
 import { Empty, Loading } from '../ui/states.tsx'
 import { type Breakdown, breakdownTexts, breakdowns, toRows } from '../ui/usage/breakdown.tsx'
-import { Days } from '../ui/usage/days.tsx'
 import { useAppNow } from '../ui/usage/now.ts'
 import { type Range, toDates, toRange, widen } from '../ui/usage/range.ts'
 import { RangeDates, RangePicker } from '../ui/usage/range-picker.tsx'
-import { type UsageSearch, pickRange, withRange } from '../ui/usage/search.ts'
+import {
+  type UsageSearch,
+  pickRange,
+  pickSelection,
+  withChart,
+  withRange,
+} from '../ui/usage/search.ts'
 import { RowPages, ShareTable } from '../ui/usage/share-table.tsx'
+import { TimeChart } from '../ui/usage/time-chart.tsx'
 import { Totals } from '../ui/usage/totals.tsx'
 import { Live } from './live.tsx'
 import { Losses } from './losses.tsx'
+import { ModelFilter, isOfModel } from './model-filter.tsx'
 
-/** What an app used in a range: figures, days, and rows of a grouping; and what it uses now. */
+/** What an app used in a range: figures, a chart, and rows of a grouping; and what it uses now. */
 export function Usage(): ReactNode {
   const { clientId } = useParams({ from: '/$clientId/usage' })
   const search = useSearch({ from: '/$clientId/usage' })
@@ -30,7 +37,8 @@ export function Usage(): ReactNode {
       </Page>
     )
   const range = toRange(search, now)
-  const { user, figure = 'tickets' } = search
+  const { user, pipeline, model } = search
+  const filter = { user, pipeline, model }
   /** Changes a part of the address. The page of a table begins again. */
   const change = (part: UsageSearch): void => {
     const { page: _, ...rest } = search
@@ -55,14 +63,20 @@ export function Usage(): ReactNode {
           void navigate({ search: { ...rest, ...(chosen !== '' && { user: chosen }) } })
         }}
       />
-      <Totals clientId={clientId} range={range} user={user} />
-      <Live clientId={clientId} user={user} search={pickRange(search)} />
-      <Days
+      <ModelFilter
+        search={search}
+        onEnd={(rest) => void navigate({ search: rest, resetScroll: false })}
+      />
+      <Totals clientId={clientId} range={range} filter={filter} />
+      {isOfModel(search) || <Live clientId={clientId} user={user} search={pickRange(search)} />}
+      <TimeChart
         clientId={clientId}
         range={range}
-        user={user}
-        figure={figure}
-        onFigure={(chosen) => change({ figure: chosen })}
+        filter={filter}
+        search={search}
+        onChange={(chart) =>
+          void navigate({ search: withChart(search, chart), resetScroll: false })
+        }
         linkDay={(day) => (
           <Link
             to="/$clientId/usage"
@@ -87,12 +101,13 @@ interface GroupsProps {
 
 /** The rows of the chosen grouping. */
 function Groups({ clientId, range, search, change }: GroupsProps): ReactNode {
-  const { user } = search
+  // The API sums sessions of all models only, and lists losses of all users and models only.
   const choices = [
-    ...breakdowns.map((each) => [each, breakdownTexts[each].title] as const),
-    ...(user === undefined ? [['loss', 'Losses'] as const] : []),
+    ...breakdowns
+      .filter((each) => each !== 'session' || !isOfModel(search))
+      .map((each) => [each, breakdownTexts[each].title] as const),
+    ...(search.user === undefined && !isOfModel(search) ? [['loss', 'Losses'] as const] : []),
   ]
-  // The API lists losses of all users only.
   const by = choices.find(([each]) => each === search.by)?.[0] ?? 'pipeline_model'
   return (
     <section className="card" aria-labelledby="groups">
@@ -127,14 +142,14 @@ function Rows({
   search,
   change,
 }: GroupsProps & { readonly by: Breakdown }): ReactNode {
-  const { user, page = 1 } = search
-  const selection = { dates: toDates(range.current), groupBy: by, user }
+  const { user, pipeline, model, page = 1 } = search
+  const selection = { dates: toDates(range.current), groupBy: by, user, pipeline, model }
   const usage = useQuery(usageQuery(clientId, selection))
   const { title, of, columns } = breakdownTexts[by]
   return (
     <Answer query={usage}>
       {(data) => {
-        const rows = toRows(by, data, { clientId, search: pickRange(search) }).filter(
+        const rows = toRows(by, data, { clientId, search: pickSelection(search) }).filter(
           ({ sums }) => sums.requestCount > 0,
         )
         if (rows.length === 0) return <Empty>No ticket was signed in this range.</Empty>

@@ -58,20 +58,89 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
     await expect.poll(() => figure(page, 'Active users')).toBe('2\nno users before')
   })
 
-  it('charts days in the figure that was chosen, with a table', async () => {
-    const page = await owner(`/${clientId()}?range=7d`)
+  it("charts hours of up to seven days and days of more, with the API's figures as a table", async () => {
+    for (const [range, step] of [
+      ['7d', 'hour'],
+      ['30d', 'day'],
+    ] as const) {
+      const page = await owner(`/${clientId()}?range=${range}`)
+      await page.getByRole('heading', { name: `Tickets by ${step}` }).waitFor()
+      await page.locator('.chart canvas').waitFor()
+      await page.getByText('As a table').click()
+      const rows = page.getByRole('region', { name: `Table of ${step}s` }).locator('tbody tr')
+      const dates = step === 'hour' ? lastSevenDays() : lastThirtyDays()
+      const { byDay = [], byHour = [] } = await readUsage(page, { ...dates, groupBy: step })
+      const used = [...byDay, ...byHour].filter(({ requestCount }) => requestCount > 0)
+      expect(used.length).toBeGreaterThan(2)
+      const tickets = rows.locator('td:nth-child(2)')
+      await expect
+        .poll(() => tickets.allInnerTexts())
+        .toEqual(used.map(({ requestCount }) => `${requestCount}`))
+      const hours = await rows
+        .locator('time')
+        .evaluateAll((all: { dateTime: string }[]) => all.map(({ dateTime }) => dateTime))
+      expect(hours).toEqual(
+        byHour.filter(({ requestCount }) => requestCount > 0).map(({ hour }) => hour),
+      )
+      await page.getByLabel('Figure').selectOption('Charged to the owner')
+      await page.getByRole('heading', { name: `Charged to the owner by ${step}` }).waitFor()
+      expect(new URL(page.url()).search).toBe(`?range=${range}&figure=owner`)
+    }
+  })
+
+  it('divides the chart by the costliest models, with a table', async () => {
+    const page = await owner(`/${clientId()}?range=7d&figure=network`)
+    await page.getByLabel('Bars').selectOption('The five costliest models')
+    await page.getByRole('heading', { name: 'Network cost by hour and model' }).waitFor()
+    expect(new URL(page.url()).search).toBe('?range=7d&figure=network&split=model')
+    await page.reload()
+    const legend = page.getByRole('list', { name: 'Layers of the chart' }).getByRole('listitem')
+    await expect.poll(() => legend.allInnerTexts()).toContain('llm: llama')
     await page.locator('.chart canvas').waitFor()
     await page.getByText('As a table').click()
-    const rows = page.getByRole('region', { name: 'Table of days' }).locator('tbody tr')
-    const { byDay = [] } = await readUsage(page, { ...lastSevenDays(), groupBy: 'day' })
-    const used = byDay.filter(({ requestCount }) => requestCount > 0)
-    const shown = await rows.evaluateAll((all: { innerText: string }[]) =>
-      all.map(({ innerText }) => innerText.split('\t').slice(0, 2).join(' ')),
-    )
-    expect(shown).toEqual(used.map(({ date, requestCount }) => `${date} ${requestCount}`))
-    await page.getByLabel('Figure').selectOption('Charged to the owner')
-    await page.getByRole('heading', { name: 'Charged to the owner by day' }).waitFor()
-    expect(new URL(page.url()).search).toBe('?range=7d&figure=owner')
+    const table = page.getByRole('region', { name: 'Table of models by hour' })
+    expect(await table.locator('thead th').allInnerTexts()).toEqual([
+      'Hour from',
+      ...(await legend.allInnerTexts()),
+      'Sum',
+    ])
+    const column = (await legend.allInnerTexts()).indexOf('llm: llama') + 2
+    const { totals } = await readUsage(page, { ...lastSevenDays(), modelId: 'llama' })
+    expect(totals.requestCount).toBe(1)
+    // Only one hour has a ticket of this model.
+    const cells = await table.locator(`tbody tr > :nth-child(${column})`).allInnerTexts()
+    expect(cells.filter((text) => text !== '$0.00')).toEqual(['$0.36'])
+    await page.getByLabel('Bars').selectOption('All models together')
+    await page.getByRole('heading', { name: 'Network cost by hour', exact: true }).waitFor()
+  })
+
+  it('shows one model by a link in a table, over reload and back', async () => {
+    const page = await owner(`/${clientId()}?range=7d`)
+    const top = page.getByRole('region', { name: 'Table of pipelines and models' })
+    await top.getByRole('link', { name: 'llama', exact: true }).click()
+    await page.waitForURL(/\/usage\?range=7d&.*model=llama/)
+    const only = page.getByRole('group', { name: 'Pipeline and model' })
+    await only.getByText('Only pipeline llm, model llama').waitFor()
+    await expect.poll(() => figure(page, 'Tickets')).toBe('1\nno tickets before')
+    await page.reload()
+    await expect.poll(() => figure(page, 'Tickets')).toBe('1\nno tickets before')
+    const users = page.getByRole('region', { name: 'Table of users' }).locator('tbody tr')
+    await expect.poll(() => firstCells(users)).toEqual(['grace'])
+    expect(await page.getByRole('button', { name: 'Sessions' }).count()).toBe(0)
+    await page.getByText('As a table').click()
+    const hours = page.getByRole('region', { name: 'Table of hours' }).locator('tbody tr')
+    await expect.poll(() => hours.count()).toBe(1)
+    await users.getByRole('link', { name: 'grace' }).click()
+    await page.waitForURL(/user=grace/)
+    await only.waitFor()
+    await page.goBack()
+    await page.getByRole('button', { name: 'Show all models' }).click()
+    await expect.poll(() => figure(page, 'Tickets')).toBe('4\n+300 %, 1 before')
+    expect(await only.count()).toBe(0)
+    await page.goBack()
+    await expect.poll(() => figure(page, 'Tickets')).toBe('1\nno tickets before')
+    await page.goBack()
+    await page.getByRole('heading', { name: 'Demo', level: 1 }).waitFor()
   })
 
   it('keeps range, grouping and user in the address, over reload and back', async () => {
@@ -305,7 +374,7 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
   it('is accessible and fits a phone with every grouping', { timeout: 120_000 }, async () => {
     const page = await owner('', { viewport: { width: 360, height: 800 } })
     for (const by of ['pipeline_model', 'user', 'session', 'loss']) {
-      await show(page, `/${clientId()}/usage?range=7d&by=${by}`)
+      await show(page, `/${clientId()}/usage?range=7d&split=model&by=${by}`)
       await page.getByText('As a table').click()
       await page.getByRole('button', { name: 'Custom' }).click()
       expect([by, await page.evaluate('document.documentElement.scrollWidth')]).toEqual([by, 360])
@@ -368,6 +437,10 @@ const lastSevenDays = () => ({
   startDate: new Date(Date.now() - 6 * dayMs).toISOString().slice(0, 10),
 })
 
+const lastThirtyDays = () => ({
+  startDate: new Date(Date.now() - 29 * dayMs).toISOString().slice(0, 10),
+})
+
 const firstCells = (rows: ReturnType<Page['locator']>): Promise<string[]> =>
   rows.locator('th').allInnerTexts()
 
@@ -384,4 +457,5 @@ interface Sums {
 interface Usage {
   readonly totals: Sums
   readonly byDay?: readonly (Sums & { readonly date: string })[]
+  readonly byHour?: readonly (Sums & { readonly hour: string })[]
 }

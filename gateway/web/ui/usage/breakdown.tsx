@@ -2,7 +2,7 @@ import { Link } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import type { Usage } from '../../api/usage.ts'
 import { Instant } from '../instant.tsx'
-import type { RangeSearch } from './range.ts'
+import type { UsageSearch } from './search.ts'
 import { type ShareRow, byCost } from './share-table.tsx'
 
 /** The groupings of usage that tables show. */
@@ -19,14 +19,14 @@ export const breakdownTexts: Readonly<
 
 interface Place {
   readonly clientId: string
-  /** The range that links keep. */
-  readonly search: RangeSearch
+  /** The range, user, pipeline and model that links keep. */
+  readonly search: UsageSearch
 }
 
 /** Returns the rows of a grouping, the costliest first. */
 export function toRows(by: Breakdown, usage: Usage, place: Place): ShareRow[] {
   const rows = {
-    pipeline_model: () => (usage.byPipelineModel ?? []).map(toPipelineRow),
+    pipeline_model: () => (usage.byPipelineModel ?? []).map((row) => toPipelineRow(row, place)),
     user: () => (usage.byUser ?? []).map((row) => toUserRow(row, place)),
     session: () => (usage.bySession ?? []).map((row) => toSessionRow(row, place)),
   }[by]()
@@ -38,15 +38,33 @@ const unknown = <span className="soft">unknown</span>
 
 type PipelineRow = NonNullable<Usage['byPipelineModel']>[number]
 
-const toPipelineRow = (row: PipelineRow): ShareRow => {
-  const isRest = row.pipeline === 'other' && row.modelId === 'other'
+const toPipelineRow = (row: PipelineRow, place: Place): ShareRow => {
+  const { pipeline, modelId } = row
+  if (pipeline === 'other' && modelId === 'other')
+    return { key: 'other', name: furtherRows, details: [''], sums: row }
   return {
-    key: isRest ? 'other' : JSON.stringify([row.pipeline, row.modelId]),
-    name: isRest ? furtherRows : row.pipeline,
-    details: [isRest ? '' : <code>{row.modelId}</code>],
+    key: JSON.stringify([pipeline, modelId]),
+    name: <Filter {...place} by="pipeline_model" part={{ pipeline }} />,
+    details: [
+      <code key="model">
+        <Filter {...place} by="user" part={{ pipeline, model: modelId }} />
+      </code>,
+    ],
     sums: row,
   }
 }
+
+interface FilterProps extends Place {
+  readonly by: Breakdown
+  readonly part: { readonly pipeline: string; readonly model?: string }
+}
+
+/** A pipeline or model, which leads to what was used of it in the range. */
+const Filter = ({ clientId, search, by, part }: FilterProps): ReactNode => (
+  <Link to="/$clientId/usage" params={{ clientId }} search={{ ...search, ...part, by }}>
+    {part.model ?? part.pipeline}
+  </Link>
+)
 
 type UserRow = NonNullable<Usage['byUser']>[number]
 

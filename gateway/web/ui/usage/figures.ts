@@ -43,6 +43,14 @@ export function formatFigure(name: FigureName, sums: Sums): string {
   return isMoney ? formatMicros(`${read(sums)}`) : formatCount(sums.requestCount)
 }
 
+/** Formats a value of a figure, such as the sum of several rows. */
+export const formatValue = (name: FigureName, value: bigint): string =>
+  figures[name].isMoney ? formatMicros(`${value}`) : formatCount(Number(value))
+
+/** The height of a bar: tickets, or dollars. */
+export const toHeight = (name: FigureName, value: bigint): number =>
+  Number(value) / (figures[name].isMoney ? 1e6 : 1)
+
 /** The exact value of a figure, for the hint on it; undefined where the figure is exact. */
 export function exactFigure(name: FigureName, sums: Sums): string | undefined {
   const { read, isMoney } = figures[name]

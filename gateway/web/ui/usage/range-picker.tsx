@@ -140,7 +140,7 @@ export const RangeDates = ({ range }: { range: Range }): ReactNode => (
     <SpanDates span={range.current} isOfDays={range.isOfDays} />, compared with{' '}
     <SpanDates span={range.before} isOfDays={range.isOfDays} />.{' '}
     {range.isOfDays
-      ? `The ledger counts UTC days; times of day are in your zone, ${zone}.`
+      ? `Days are in UTC; times of day are in your zone, ${zone}.`
       : `Times are in your zone, ${zone}.`}
   </>
 )

@@ -87,6 +87,19 @@ export const widen = ({ start, end }: Span): Span => ({
 /** The UTC day of an instant. */
 export const formatUtcDay = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
 
+/** The time between two bars of a chart: hours of up to seven days, else days. */
+export type Step = 'day' | 'hour'
+export const toStep = ({ start, end }: Span): Step => (end - start <= 7 * dayMs ? 'hour' : 'day')
+
+export const stepMs: Readonly<Record<Step, number>> = { day: dayMs, hour: hourMs }
+
+/** The start of each UTC day or hour that a span touches. */
+export function listStarts({ start, end }: Span, step: Step): number[] {
+  const ms = stepMs[step]
+  const first = Math.floor(start / ms) * ms
+  return Array.from({ length: Math.ceil((end - first) / ms) }, (_, index) => first + index * ms)
+}
+
 /** The UTC days that a span touches. */
 export const countDays = ({ start, end }: Span): number =>
   (startOfDay(end - 1) - startOfDay(start)) / dayMs + 1

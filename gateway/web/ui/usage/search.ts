@@ -4,30 +4,42 @@ import { type RangeSearch, parseRangeSearch } from './range.ts'
 
 /** What the addresses of the overview and of the usage view hold. */
 
-export interface OverviewSearch extends RangeSearch {
+export interface ChartSearch {
   /** The figure of the chart. */
   readonly figure?: FigureName
+  /** What the bars of the chart are divided by. */
+  readonly split?: 'model'
 }
 
-export interface UsageSearch extends OverviewSearch {
+export type OverviewSearch = RangeSearch & ChartSearch
+
+export interface UsageSearch extends RangeSearch, ChartSearch {
   readonly by?: Breakdown | 'loss'
   readonly user?: string
+  readonly pipeline?: string
+  readonly model?: string
   readonly page?: number
 }
 
 export function parseOverviewSearch(search: Record<string, unknown>): OverviewSearch {
   const figure = parseFigure(search['figure'])
-  return { ...parseRangeSearch(search), ...(figure && { figure }) }
+  return {
+    ...parseRangeSearch(search),
+    ...(figure && { figure }),
+    ...(search['split'] === 'model' && { split: 'model' as const }),
+  }
 }
 
 export function parseUsageSearch(search: Record<string, unknown>): UsageSearch {
   const by = [...breakdowns, 'loss' as const].find((known) => known === search['by'])
-  const user = toText(search['user'])
+  const [user, pipeline, model] = ['user', 'pipeline', 'model'].map((name) => toText(search[name]))
   const page = Number(search['page'])
   return {
     ...parseOverviewSearch(search),
     ...(by && { by }),
     ...(user !== undefined && { user }),
+    ...(pipeline !== undefined && { pipeline }),
+    ...(model !== undefined && { model }),
     ...(Number.isInteger(page) && page > 1 && { page }),
   }
 }
@@ -43,8 +55,25 @@ export const pickRange = ({ range, from, to }: RangeSearch): RangeSearch => ({
   ...(to !== undefined && { to }),
 })
 
+/** The part of an address that selects tickets: its range, user, pipeline and model. */
+export const pickSelection = (search: UsageSearch): UsageSearch => {
+  const { user, pipeline, model } = search
+  return {
+    ...pickRange(search),
+    ...(user !== undefined && { user }),
+    ...(pipeline !== undefined && { pipeline }),
+    ...(model !== undefined && { model }),
+  }
+}
+
 /** Returns an address with another range. The page of a table begins again. */
 export function withRange(search: UsageSearch, chosen: RangeSearch): UsageSearch {
   const { range: _range, from: _from, to: _to, page: _page, ...rest } = search
   return { ...rest, ...chosen }
+}
+
+/** Returns an address with another figure or division of its chart. */
+export function withChart(search: UsageSearch, chart: ChartSearch): UsageSearch {
+  const { figure: _figure, split: _split, ...rest } = search
+  return { ...rest, ...chart }
 }

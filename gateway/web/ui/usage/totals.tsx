@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
-import { type Usage, pastUsageQuery, usageQuery } from '../../api/usage.ts'
+import { type Usage, type UsageFilter, pastUsageQuery, usageQuery } from '../../api/usage.ts'
 import { formatCount } from '../amounts.ts'
 import { Answer } from '../answer.tsx'
 import { toAttos } from '../attos.ts'
@@ -12,14 +12,20 @@ import { type Range, toDates } from './range.ts'
 interface TotalsProps {
   readonly clientId: string
   readonly range: Range
-  readonly user?: string | undefined
+  readonly filter?: UsageFilter
 }
 
 /** The figures of a range, each with its change since the range before. */
-export function Totals({ clientId, range: { current, before }, user }: TotalsProps): ReactNode {
+export function Totals({
+  clientId,
+  range: { current, before },
+  filter = {},
+}: TotalsProps): ReactNode {
   const dates = toDates(current)
-  const now = useQuery(usageQuery(clientId, { dates, groupBy: 'none', user }))
-  const past = useQuery(pastUsageQuery(clientId, { dates: toDates(before), groupBy: 'none', user }))
+  const now = useQuery(usageQuery(clientId, { dates, groupBy: 'none', ...filter }))
+  const past = useQuery(
+    pastUsageQuery(clientId, { dates: toDates(before), groupBy: 'none', ...filter }),
+  )
   return (
     <Answer query={now} rows={3}>
       {({ totals }) => (
@@ -27,7 +33,9 @@ export function Totals({ clientId, range: { current, before }, user }: TotalsPro
           {figureNames.map((name) => (
             <Total key={name} name={name} totals={totals} before={past.data?.totals} />
           ))}
-          {user === undefined && <ActiveUsers clientId={clientId} range={{ current, before }} />}
+          {filter.user === undefined && (
+            <ActiveUsers clientId={clientId} range={{ current, before }} filter={filter} />
+          )}
         </dl>
       )}
     </Answer>
@@ -78,13 +86,16 @@ const withBefore = (change: string, earlier: string): string =>
 /** Users with at least one ticket in the range. */
 function ActiveUsers({
   clientId,
-  range,
+  range: { current, before: earlier },
+  filter,
 }: {
   clientId: string
   range: Pick<Range, 'current' | 'before'>
+  filter: UsageFilter
 }): ReactNode {
-  const now = useQuery(usageQuery(clientId, { dates: toDates(range.current), groupBy: 'user' }))
-  const past = useQuery(pastUsageQuery(clientId, { dates: toDates(range.before), groupBy: 'user' }))
+  const by = { ...filter, groupBy: 'user' } as const
+  const now = useQuery(usageQuery(clientId, { ...by, dates: toDates(current) }))
+  const past = useQuery(pastUsageQuery(clientId, { ...by, dates: toDates(earlier) }))
   const [count, before] = [now.data, past.data].map((usage) => usage && countUsers(usage))
   return (
     <div>
