@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import type { FastifyRequest } from 'fastify'
 import { equalSecrets } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { readCookie, setCookie } from '../auth/session.ts'
@@ -20,7 +21,7 @@ const newToken = (): string => randomBytes(32).toString('base64url')
  * browser; core accepts each state once.
  */
 export function providerPages(app: App, deps: PagesDeps): void {
-  const { publicUrl, loginProvider, loginStates } = deps
+  const { publicUrl, loginProvider, loginStates, devices } = deps
   if (!loginProvider) return
   const provider = createProvider(loginProvider, `${publicUrl}/login/provider/callback`)
   const links = linkPages(app, deps, loginProvider.name)
@@ -44,32 +45,42 @@ export function providerPages(app: App, deps: PagesDeps): void {
   app.get('/login/provider/callback', pageRoute(), async (request, reply) => {
     const login = pendingLogin(readCookie(request, stateCookie, publicUrl), loginStates)
     void reply.header('set-cookie', setCookie(stateCookie, '', { publicUrl, maxAge: 0 }))
-    const iss = parameter(request, 'iss')
-    const isOurs = login !== null && equalSecrets(parameter(request, 'state') ?? '', login.state)
-    // RFC 9207 section 2.4: rejects an answer of another issuer.
-    if (!isOurs || (iss !== undefined && iss !== (await provider.issuerName()))) {
-      throw new DomainError(
-        'REQUEST_INVALID',
-        'this login was not started in this browser, or has expired; start again',
-      )
-    }
-    const code = parameter(request, 'code')
-    if (code === undefined)
-      throw new DomainError('ACCESS_DENIED', 'the login provider did not log you in')
-    const answer = { code, state: login.state, ...(iss === undefined ? {} : { iss }) }
-    const identity = await provider.identify(new URLSearchParams(answer), login)
+    if (login === null) throw notStartedHere()
+    const identity = await identify(request, login)
     const outcome = await request.core.accounts.logInWithIdentity({
       ...identity,
       state: login.state,
+      deviceAccount: devices.deviceOf(request)?.account ?? '',
     })
-    const { sessionToken, linkToken, linkEmail = '' } = outcome
+    const { sessionToken, linkToken, linkEmail = '', session } = outcome
     const returnTo = ownPath(login.returnTo, publicUrl)
     if (linkToken !== undefined)
       return links.ask(request, reply, { linkToken, email: linkEmail, returnTo })
     await startSession(request, reply, { sessionToken, publicUrl })
+    if (session?.account) devices.remember(request, reply, session.account.email)
     return reply.redirect(returnTo ?? '/app', 303)
   })
+
+  /** Exchanges the provider's answer for the person's identity. */
+  async function identify(request: FastifyRequest, login: PendingLogin) {
+    const iss = parameter(request, 'iss')
+    const isOurs = equalSecrets(parameter(request, 'state') ?? '', login.state)
+    // RFC 9207 section 2.4: rejects an answer of another issuer.
+    if (!isOurs || (iss !== undefined && iss !== (await provider.issuerName())))
+      throw notStartedHere()
+    const code = parameter(request, 'code')
+    if (code === undefined)
+      throw new DomainError('ACCESS_DENIED', 'the login provider did not log you in')
+    const answer = { code, state: login.state, ...(iss === undefined ? {} : { iss }) }
+    return provider.identify(new URLSearchParams(answer), login)
+  }
 }
+
+const notStartedHere = (): DomainError =>
+  new DomainError(
+    'REQUEST_INVALID',
+    'this login was not started in this browser, or has expired; start again',
+  )
 
 interface PendingLogin extends LoginSecrets {
   readonly returnTo: string | undefined

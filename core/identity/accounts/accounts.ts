@@ -131,11 +131,11 @@ export function createAccounts(deps: SignUpsDeps) {
       await deleteInBatches((limit) => deleteBatch(pool, at, limit))
   }
 
-  /** Mails the account about a password login from a browser that is new for it. */
+  /** Mails the account about a login from a browser that is new for it. */
   async function warn(
     db: Db,
     { email }: Pick<store.Account, 'email'>,
-    { place }: Pick<PasswordCredential, 'place'>,
+    { place }: { readonly place: Pick<PasswordCredential['place'], 'isKnown'> },
   ): Promise<void> {
     if (place.isKnown) return
     await mails.send(db, { email, content: { kind: 'new_device', at: now() } })

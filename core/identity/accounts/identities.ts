@@ -1,6 +1,6 @@
 import { hash, randomBytes } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
-import { uuidV7 } from '../../lib/crypto.ts'
+import { fingerprint, uuidV7 } from '../../lib/crypto.ts'
 import { type Email, toDomain, normalizeEmail } from '../../lib/text/email.ts'
 import type { AllowedLogins } from '../../lib/settings/shared.ts'
 import { type Db, tx } from '../../lib/sql.ts'
@@ -23,6 +23,11 @@ export interface ProviderIdentity {
   readonly name: string
   /** State parameter that the login began with. */
   readonly state: string
+  /**
+   * Fingerprint of the address of the account that the browser has logged in to before; empty if
+   * it is new, undefined if unknown.
+   */
+  readonly deviceAccount?: string | undefined
 }
 
 type Deps = Shared & {
@@ -54,7 +59,7 @@ export function createIdentities(deps: Deps) {
     const address = identity.emailVerified ? normalizeEmail(identity.email) : null
     try {
       const known = await store.findByIdentity(pool, identity.issuer, identity.subject)
-      if (known) return { session: await beginKnown(known, { address, correlationId }) }
+      if (known) return { session: await beginKnown(known, identity, { address, correlationId }) }
       return await logInNew(identity, { address: requireAddress(identity, address), correlationId })
     } catch (error) {
       if (error instanceof DomainError) records.failed(method, null, correlationId)
@@ -76,11 +81,18 @@ export function createIdentities(deps: Deps) {
 
   async function beginKnown(
     account: store.Account,
+    { deviceAccount }: Pick<ProviderIdentity, 'deviceAccount'>,
     { address, correlationId }: CallOrigin & { address: Email | null },
   ) {
     refuseAdmin(account)
     requireAllowed(allowedLogins, address ?? normalizeEmail(account.email))
-    return tx(pool, (db) => accounts.begin(db, account, { method, correlationId }))
+    const isKnown =
+      deviceAccount === undefined ||
+      deviceAccount === fingerprint(normalizeEmail(account.email) ?? '')
+    return tx(pool, async (db) => {
+      await accounts.warn(db, account, { place: { isKnown } })
+      return accounts.begin(db, account, { method, correlationId })
+    })
   }
 
   function requireAddress({ emailVerified }: ProviderIdentity, address: Email | null): Email {
@@ -103,7 +115,7 @@ export function createIdentities(deps: Deps) {
     if (created) return { session: created }
     // A concurrent login with the same identity may have created the account.
     const known = await store.findByIdentity(pool, identity.issuer, identity.subject)
-    if (known) return { session: await beginKnown(known, { address, correlationId }) }
+    if (known) return { session: await beginKnown(known, identity, { address, correlationId }) }
     const account = await store.findByEmail(pool, address)
     if (!account) throw new Error('an account that exists cannot be found')
     refuseAdmin(account)

@@ -8,6 +8,8 @@ import {
   generateKeyPair,
 } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type SmtpDouble, startSmtpServer } from '../../fakes/smtp.ts'
+import { eventually } from '../../support/waiting.ts'
 import { registerSecret } from '../../support/run/secrecy.ts'
 import { createEnvReader } from '../../../core/lib/env.ts'
 import { readLoginProvider } from '../../../gateway/pages/config.ts'
@@ -20,6 +22,7 @@ let issuer: string
 let key: CryptoKey
 let otherKey: CryptoKey
 let pages: Pages
+let smtp: SmtpDouble
 /** Claims of the provider's next ID token. */
 let claims: Record<string, unknown> = {}
 /** Additional text in the answers of the provider's token endpoint. */
@@ -74,16 +77,24 @@ beforeAll(async () => {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const address = server.address()
   issuer = `http://127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`
-  pages = await startPages({ issuer, clientId: 'us', clientSecret, name: 'Example SSO' })
+  smtp = await startSmtpServer()
+  pages = await startPages(
+    { issuer, clientId: 'us', clientSecret, name: 'Example SSO' },
+    { SMTP_URL: `smtp://127.0.0.1:${smtp.port}`, MAIL_FROM: 'mail@svc.example' },
+  )
 })
 afterAll(async () => {
   await pages.stop()
+  smtp.stop()
   server.close()
 })
 
 /** Logs in at the provider and returns with a code. */
-async function comeBack(change: Record<string, unknown> = {}, answer: Record<string, string> = {}) {
-  const browser = pages.browser()
+async function comeBack(
+  change: Record<string, unknown> = {},
+  answer: Record<string, string> = {},
+  browser = pages.browser(),
+) {
   const { location } = await browser.get('/login/provider?return_to=%2Foidc%2Fdevice')
   const sent = location?.searchParams ?? new URLSearchParams()
   claims = { nonce: sent.get('nonce'), ...change }
@@ -95,6 +106,39 @@ async function comeBack(change: Record<string, unknown> = {}, answer: Record<str
     seen: await browser.get(`/login/provider/callback?${query.toString()}`),
   }
 }
+
+describe('login from a new browser through an external provider', () => {
+  const subjects = (email: string) => smtp.to(email).map(({ headers }) => headers['subject'])
+
+  it('is mailed, unlike the one that creates the account and later ones from its browser', async () => {
+    const email = 'grace@example.com'
+    const grace = { sub: 'grace', email }
+    const { browser } = await comeBack(grace)
+    expect((await comeBack(grace, {}, browser)).seen.status).toBe(303)
+    expect((await comeBack(grace)).seen.status).toBe(303)
+    await eventually(
+      async () => subjects(email),
+      (found) => found.length > 0,
+    )
+    await eventually(
+      async () => (await pages.sql.query('select from outbox')).rows.length,
+      (waiting) => waiting === 0,
+    )
+    expect(subjects(email)).toEqual(['Login from a new browser'])
+  })
+
+  it('is mailed when the browser is known for another account', async () => {
+    const { browser } = await comeBack({ sub: 'one', email: 'one@example.com' })
+    const two = { sub: 'two', email: 'two@example.com' }
+    await comeBack(two)
+    await comeBack(two, {}, browser)
+    const found = await eventually(
+      async () => subjects('two@example.com'),
+      ({ length }) => length > 0,
+    )
+    expect(found).toEqual(['Login from a new browser'])
+  })
+})
 
 describe('settings of an external provider', () => {
   const read = (address: string) => {
