@@ -56,44 +56,6 @@ async function ask(
 
 const unknownApp = () => `app_${randomBytes(12).toString('hex')}`
 
-describe('app-scoped routes', () => {
-  it('are in the table that generates this test', () => {
-    expect(scoped.length).toBeGreaterThan(30)
-  })
-
-  it.each([
-    ["another app's M2M client", () => ({ authorization: mine.basic })],
-    ["another app's machine token", () => ({ authorization: mine.machineToken })],
-    ["another app's key", () => ({ authorization: mine.apiKey })],
-    ["the session of another app's owner", () => mine.session],
-    ['nobody', () => ({})],
-  ])(
-    "answers alike for another app, an unknown one and an id that is not a public client's: %s",
-    async (who, credential) => {
-      for (const operation of scoped) {
-        const named = `${who}: ${operation.method} ${operation.path}`
-        const seen = async (clientId: string) => ({
-          named,
-          ...(await ask(operation, clientId, credential())),
-        })
-        const foreign = await seen(theirs.clientId)
-        for (const clientId of [unknownApp(), theirs.m2mClientId, mine.m2mClientId])
-          expect(await seen(clientId)).toEqual(foreign)
-        expect(foreign.status).toBeGreaterThanOrEqual(400)
-      }
-    },
-  )
-
-  it('changed nothing for either tenant', async () => {
-    const users = await fetch(`${real.url}/api/v1/apps/${theirs.clientId}/users`, {
-      headers: { authorization: theirs.basic },
-    })
-    expect(JSON.parse(await users.text())).toMatchObject({
-      users: [{ externalUserId: 'ada', status: 'active' }],
-    })
-  })
-})
-
 /** Exchanges the subject token at the app. */
 const exchange = (
   clientId: string,

@@ -98,6 +98,7 @@ export async function createLineage(split: Split, pages: Pages) {
   const { clientId, m2mClientId } = created
   const app = {
     path: `/api/v1/apps/${clientId}`,
+    m2mClientId,
     basic: basic(m2mClientId, created.m2mClientSecret),
   }
   const { sessionToken, session } = await pages.logIn(email)

@@ -24,7 +24,7 @@ const sizes = {
   /** Users of the long list in `dashboard/views.test.ts`. */
   TEST_TABLE_ROWS: [1_200, 100_000],
   /** Histories of the simulation; `npm run simulate` runs any number. */
-  TEST_HISTORIES: [10_000, 100_000],
+  TEST_HISTORIES: [2_500, 100_000],
   /** Milliseconds of random requests in the sidecar's `property.test.ts`, after its fixed number. */
   TEST_FUZZ_MS: [0, 300_000],
 } as const

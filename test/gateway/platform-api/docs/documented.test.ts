@@ -96,10 +96,12 @@ describe('every route', () => {
   it('answers every caller as documented', async () => {
     const good = new Set<string>()
     const unauthorized = new Set<string>()
-    const clientIds = [app.clientId, other.m2mClientId]
-    const callers = credentials().flatMap((credential) =>
-      clientIds.map((clientId) => ({ credential, clientId })),
-    )
+    // All credentials are answered alike for an app that does not exist (tenancy.test.ts).
+    const callers = [
+      ...credentials().map((credential) => ({ credential, clientId: app.clientId })),
+      { credential: { authorization: app.basic }, clientId: other.m2mClientId },
+      { credential: app.session, clientId: other.m2mClientId },
+    ]
     // The callers of one operation do not wait for each other, because they are hundreds of calls.
     for (const operation of keeping()) {
       const body = bodyFor(operation)
