@@ -126,6 +126,17 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
       await page.locator('main h1').waitFor()
       await expect.poll(() => page.getByRole('status', { name: 'Loading' }).count()).toBe(0)
     },
+    /** Goes to a view as a link does, without loading the page, and waits until it has its data. */
+    go: async (page: Page, view: string): Promise<void> => {
+      const address = `/app${view}`
+      await page.evaluate(`(() => {
+        const isOther = location.pathname !== new URL('${address}', location).pathname
+        if (isOther) document.querySelector('main h1').dataset.isBefore = 'true'
+        history.pushState({}, '', '${address}')
+      })()`)
+      await page.locator('main h1:not([data-is-before])').waitFor()
+      await expect.poll(() => page.getByRole('status', { name: 'Loading' }).count()).toBe(0)
+    },
     /**
      * Forgives what pages of this test have reported, and report until its end, if text and address
      * match.
@@ -134,13 +145,9 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
       forgiven.push({ text, at })
     },
     /** Creates the viewer's account and invites it. */
-    inviteViewer: () =>
-      withCore(running, async (core) => {
-        const account = { ...viewer, name: '', isPlatformAdmin: false }
-        await core.accounts.createAccount(account)
-        const invited = { clientId: clientId(), email: viewer.email, role: 'viewer' }
-        await core.management.upsertMember(invited)
-      }),
+    inviteViewer: () => invite(running, { ...viewer, role: 'viewer' }),
+    /** Creates a person's account, and invites it to the app if it is to have a role. */
+    invite: (person: NewPerson) => invite(running, person),
     /** Logs the viewer in to the app on a device, which makes it a user. Returns the refresh token. */
     useAsViewer: async (): Promise<string> => {
       const { issuer } = quickstart()
@@ -185,6 +192,24 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
 }
 
 type Core = ReturnType<typeof connectCore>
+
+interface NewPerson {
+  readonly email: string
+  readonly password: string
+  readonly name?: string
+  readonly role?: string
+  readonly isPlatformAdmin?: boolean
+}
+
+const invite = (
+  running: TestService,
+  { email, password, name = '', role, isPlatformAdmin = false }: NewPerson,
+): Promise<void> =>
+  withCore(running, async (core) => {
+    await core.accounts.createAccount({ email, password, name, isPlatformAdmin })
+    const { clientId } = running.service.quickstart
+    if (role !== undefined) await core.management.upsertMember({ clientId, email, role })
+  })
 
 async function withCore(
   { service }: TestService,
