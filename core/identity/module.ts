@@ -89,7 +89,7 @@ export function createIdentityModule(shared: Shared, others: IdentityOthers) {
   const ownerAccounts = createOwnerAccounts({ ...shared, ...users })
   const platformApp = createPlatformApp({ ...shared, ...others, ...config })
   const userProvider = openUserProvider(shared, config.userProvider)
-  const { userService } = createUsersRpc({ users, revocationBoundSeconds })
+  const { userService } = createUsersRpc({ ...shared, users, revocationBoundSeconds })
   const { appService, managementService, redirectUriService } = createAppServices(shared, others, {
     ...team,
     clients,

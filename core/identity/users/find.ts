@@ -8,6 +8,7 @@ import {
   type ExternalUserId,
   type UserId,
   accountSubject,
+  appId,
   newUserProblem,
   subjectProblem,
 } from '../../shared/ids.ts'
@@ -105,7 +106,7 @@ export function createUserFinder({ pool, gate, subscribeLost }: UsersDeps & User
     const externalUserId = accountSubject(account)
     const rows = await store.listUsersByExternal(pool, { externalUserId, after, limit })
     return page(
-      rows.map((row) => ({ ...row, createdAt: row.created_at })),
+      rows.map((row) => ({ ...row, appId: appId(row.app_id), createdAt: row.created_at })),
       limit,
     )
   }

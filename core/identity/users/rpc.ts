@@ -3,7 +3,7 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/ident
 import { Scope } from '../../../proto/scopes.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { parseCursor, parseLimit } from '../../shared/cursor.ts'
-import { isOwnerSubject, parseExternalUserId } from '../../shared/ids.ts'
+import { type AppId, isOwnerSubject, parseExternalUserId } from '../../shared/ids.ts'
 import {
   type AppOperatorCaller,
   type M2mCaller,
@@ -20,18 +20,19 @@ import {
 } from '../../rpc/guards.ts'
 import { batchedRpc } from '../../rpc/batched.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
+import type { Shared } from '../../shared/shared.ts'
 import { parseEmail } from '../input.ts'
 import { type User, type UserChange, type UserState, userStates } from '../types.ts'
 import type { OwnUserRow } from './store.ts'
 import type { Users } from './users.ts'
 
-export interface UsersRpcDeps {
+export interface UsersRpcDeps extends Pick<Shared, 'pool' | 'clocks'> {
   readonly users: Users
   /** Maximum time that other processes' caches may still allow what has ended. */
   readonly revocationBoundSeconds: number
 }
 
-export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) {
+export function createUsersRpc({ users, pool, clocks, revocationBoundSeconds }: UsersRpcDeps) {
   const client = m2m(Scope.usersWrite)
   const writer = orOperator(orMember(client, 'edit'), appOperatorWrite())
   const upsert = async (
@@ -67,7 +68,9 @@ export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) 
         after: parseCursor(request.cursor),
         limit: parseLimit(request.limit),
       })
-      return { users: items.map(renderOwnUser), nextCursor }
+      const ahead = await clocks.ahead(pool, items)
+      const toMs = ({ appId }: { readonly appId: AppId }) => ahead.get(appId) ?? 0
+      return { users: items.map((row) => renderOwnUser(row, toMs(row))), nextCursor }
     }),
     listUsers: rpc(
       orOperator(orMember(m2m(Scope.usersRead), 'read'), appReader()),
@@ -103,12 +106,13 @@ const renderUser = (user: User, clientId: string) => ({
   deactivatedAt: user.deactivatedAt?.toISOString(),
 })
 
-const renderOwnUser = (row: OwnUserRow) => ({
+const renderOwnUser = (row: OwnUserRow, aheadMs: number) => ({
   clientId: row.client_id,
   appName: row.app_name,
   status: row.status,
   createdAt: row.created_at.toISOString(),
   deactivatedAt: row.deactivated_at?.toISOString(),
+  clockAheadSeconds: aheadMs / 1_000,
 })
 
 /** Time at which the last cached permission of a deactivated user has expired. */

@@ -105,6 +105,7 @@ export async function findUsers(
 
 export interface OwnUserRow {
   id: string
+  app_id: string
   client_id: string
   app_name: string
   status: UserState
@@ -132,7 +133,7 @@ export const listUsersByExternal = (
   many<OwnUserRow>(
     db,
     sql`
-    select u.id, c.client_id, a.name as app_name, u.status, u.created_at, u.deactivated_at
+    select u.id, a.id as app_id, c.client_id, a.name as app_name, u.status, u.created_at, u.deactivated_at
     from apps a
     join end_users u on u.app_id = a.id and u.external_user_id = ${external}
     join clients c on c.app_id = a.id and c.kind = 'public'

@@ -12,6 +12,9 @@ const OwnApp = named(
     status: oneOf(['active', 'inactive'], 'inactive: the app has ended your access.'),
     createdAt: Instant('Your first login to the app.'),
     deactivatedAt: nullable({ format: 'date-time' }),
+    clockAheadSeconds: Type.Number({
+      description: 'By how much the clock of a test app is ahead of the real time; 0 for others.',
+    }),
   }),
   'AppInUse',
 )

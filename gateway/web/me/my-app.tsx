@@ -47,7 +47,7 @@ function Content({ app }: { app: AppInUse | undefined }): ReactNode {
           </Link>
         ))}
       </nav>
-      <ShownPart part={part} clientId={app.clientId} />
+      <ShownPart part={part} app={app} />
     </>
   )
 }
@@ -58,13 +58,14 @@ const partNames: Readonly<Record<Part, string>> = {
   payments: 'Payments',
 }
 
-function ShownPart({ part, clientId }: { part: Part; clientId: string }): ReactNode {
+function ShownPart({ part, app }: { part: Part; app: AppInUse }): ReactNode {
+  const { clientId } = app
   if (part === 'access') return <Access clientId={clientId} />
   if (part === 'payments') return <Payments clientId={clientId} />
   return (
     <>
       <Left clientId={clientId} />
-      <Spent clientId={clientId} />
+      <Spent app={app} />
     </>
   )
 }

@@ -2,7 +2,7 @@ import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import { type ReactNode, useMemo } from 'react'
 import type { Schemas } from '../api/client.ts'
-import { ownCallsQuery, ownUsageQuery } from '../api/me.ts'
+import { type AppInUse, ownCallsQuery, ownUsageQuery } from '../api/me.ts'
 import { ExactDollars, Micros } from '../ui/amount.tsx'
 import { formatCount, formatMicros } from '../ui/amounts.ts'
 import { Answer } from '../ui/answer.tsx'
@@ -22,9 +22,10 @@ interface MonthProps {
 }
 
 /** What the person spent in a UTC month: by day, by model, and call by call. */
-export function Spent({ clientId }: { clientId: string }): ReactNode {
-  // The clock of a test app is not known here, so any month can be chosen.
-  const { month = formatUtcMonth(Date.now()) } = useSearch({ from })
+export function Spent({ app: { clientId, clockAheadSeconds } }: { app: AppInUse }): ReactNode {
+  // Calls of a test app are dated by its clock.
+  const present = formatUtcMonth(Date.now() + clockAheadSeconds * 1_000)
+  const { month = present } = useSearch({ from })
   const navigate = useNavigate({ from })
   return (
     <>
@@ -32,6 +33,7 @@ export function Spent({ clientId }: { clientId: string }): ReactNode {
         <h2 id="spent">Spent</h2>
         <MonthChoice
           month={month}
+          latest={present}
           onChange={(wanted) => void navigate({ search: { month: wanted } })}
         />
         <Days clientId={clientId} month={month} />

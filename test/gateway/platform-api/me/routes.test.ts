@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { deriveCsrfToken } from '../../../../core/identity/accounts/sessions.ts'
 import { type TestApp, day } from '../../../core/support.ts'
+import { registerSecret } from '../../../support/run/secrecy.ts'
 import { type Person, logIn, logInTo } from '../../../support/web/people.ts'
 import { type Console, type RequestOptions, startConsole } from '../../console.ts'
 import { asRecord } from '../../support.ts'
@@ -129,6 +130,33 @@ describe('the apps in use', () => {
     ])
     expect(await listApps(ada)).toMatchObject([{ clientId: app.clientId }])
     expect((await console.send('GET', prefix)).status).toBe(401)
+  })
+
+  it('show by how much the clock of a test app is ahead', async () => {
+    const person = await logIn(console, { isPlatformAdmin: true })
+    const json = { name: 'Timed', isTest: true }
+    const created = await console.send('POST', '/api/v1/apps', { person, json })
+    const timed = asRecord(await created.json())
+    registerSecret(String(timed['m2mClientSecret']))
+    const clientId = String(timed['clientId'])
+    await useApp(console, { clientId }, person)
+    console.clock.advance(1)
+    await useApp(console, app, person)
+    expect(await listApps(person)).toMatchObject([
+      { clientId, clockAheadSeconds: 0 },
+      { clientId: app.clientId, clockAheadSeconds: 0 },
+    ])
+    const to = new Date(console.clock.now().getTime() + 40 * day).toISOString()
+    const moved = await console.send('POST', `/api/v1/apps/${clientId}/test-clock`, {
+      person,
+      json: { to },
+    })
+    expect(moved.status).toBe(200)
+    await moved.body?.cancel()
+    expect(await listApps(person)).toMatchObject([
+      { clientId, clockAheadSeconds: (40 * day) / 1_000 },
+      { clientId: app.clientId, clockAheadSeconds: 0 },
+    ])
   })
 
   it('show the reason to a deactivated user, and refuse every route of the app', async () => {
