@@ -27,6 +27,8 @@ export interface MailConfig {
   readonly from: Live<Sender>
   /** Whether mails are kept for a page when there is no server. */
   readonly hasPage: boolean
+  /** Mails to sign up, and mails to set a password, that the deployment sends in an hour. */
+  readonly linksPerHour: number
 }
 
 const submissionPort = 587
@@ -35,7 +37,14 @@ const tlsPort = 465
 /** Declares and reads the settings of mails. */
 export function readMailConfig(env: EnvReader): MailConfig {
   const server = env.live(() => readServer(env), Boolean)
-  return { server, from: env.live(() => readSender(env)), hasPage: env.isEmbedded }
+  const linksPerHour = env.integer('MAIL_LINKS_PER_HOUR', {
+    min: 1,
+    max: 1_000_000,
+    fallback: '500',
+    meaning:
+      'Mails to sign up that the whole deployment sends in an hour, and as many mails to set a password. Further ones are not sent.',
+  })
+  return { server, from: env.live(() => readSender(env)), hasPage: env.isEmbedded, linksPerHour }
 }
 
 function readServer(env: EnvReader): SmtpServer | null {

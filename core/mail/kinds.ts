@@ -48,6 +48,12 @@ const bounds: readonly Bound[] = [
 export const findBound = (kind: MailKind): Bound =>
   bounds.find(({ kinds }) => kinds.includes(kind)) ?? { kinds: [kind], max: 10, seconds: day }
 
+/** Kinds that a stranger can cause for any address; each has a bound for the whole deployment. */
+const linkKinds: readonly MailKind[] = ['password_reset', 'sign_up']
+export const linkSeconds = hour
+
+export const isLink = (kind: MailKind): boolean => linkKinds.includes(kind)
+
 /** Core gives up after this time, unless the content is out of date sooner. */
 export const lifetimeSeconds = day
 /** Rows are deleted after this time. */

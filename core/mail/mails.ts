@@ -6,7 +6,14 @@ import type { NewEntry } from '../shared/outbox/types.ts'
 import type { Shared } from '../shared/shared.ts'
 import { deleteInBatches } from '../shared/upkeep.ts'
 import { type MailConfig, type MailDelivery, chooseDelivery } from './config.ts'
-import { findBound, keptSeconds, lifetimeSeconds } from './kinds.ts'
+import {
+  type MailKind,
+  findBound,
+  isLink,
+  keptSeconds,
+  lifetimeSeconds,
+  linkSeconds,
+} from './kinds.ts'
 import {
   type Letter,
   packLetter,
@@ -52,8 +59,8 @@ export function createMails({ pool, log, now, sealing, config, publicUrl, meters
 
   /**
    * Writes the mail in the caller's transaction, so that it is sent only if its cause commits.
-   * Returns false if the mail was written before, if the address has had too many, or if this
-   * deployment sends none.
+   * Returns false if the mail was written before, if the address has had too many or the deployment
+   * has sent too many, or if it sends none.
    */
   async function send(db: Db, mail: OutgoingMail): Promise<boolean> {
     const by = delivery()
@@ -64,15 +71,14 @@ export function createMails({ pool, log, now, sealing, config, publicUrl, meters
     const { email, content } = mail
     const { kind } = content
     const at = now()
-    const { kinds, max, seconds } = findBound(kind)
-    const since = addSeconds(at, -seconds)
     const id = uuidV7(at.getTime())
     const once = mail.once ?? id
-    if ((await store.countTo(db, { email, kinds, since })) >= max) {
+    const limit = await findLimit(db, { kind, email, at })
+    if (limit !== null) {
       // The row keeps the cause from being tried again and again.
-      if (await store.insertLimited(db, { id, kind, once, email, at })) {
-        meters.ended('limited')
-        log.warn({ kind }, 'a mail was not sent, because its address has had too many')
+      if (await store.insertLimited(db, { id, kind, once, email, at }, limit)) {
+        meters.ended(limit)
+        log.warn({ kind, reason: store.limits[limit] }, 'a mail was not sent')
       }
       return false
     }
@@ -89,6 +95,20 @@ export function createMails({ pool, log, now, sealing, config, publicUrl, meters
     if (isNew && by === 'smtp') await enqueue(db, [toEntry(id)], at)
     if (isNew && by === 'page') logUnsent(mail, by)
     return isNew
+  }
+
+  /** Returns the limit that the mail is above; null if it may be sent. */
+  async function findLimit(
+    db: Db,
+    { kind, email, at }: { kind: MailKind; email: string; at: Date },
+  ): Promise<store.Limit | null> {
+    const { kinds, max, seconds } = findBound(kind)
+    const since = addSeconds(at, -seconds)
+    if ((await store.countTo(db, { email, kinds, since })) >= max) return 'limited'
+    if (!isLink(kind)) return null
+    const { linksPerHour } = config
+    const lately = { kind, since: addSeconds(at, -linkSeconds), max: linksPerHour }
+    return (await store.countOfKind(db, lately)) >= linksPerHour ? 'capped' : null
   }
 
   const letterOf = ({ content }: OutgoingMail): Letter => composeLetter(content, publicUrl)

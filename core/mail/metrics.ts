@@ -1,8 +1,8 @@
 import { Counter, Gauge } from 'prom-client'
 import { type Metrics, startAtZero } from '../lib/metrics.ts'
 
-export type MailOutcome = 'sent' | 'failed' | 'unsent' | 'limited'
-const outcomes: readonly MailOutcome[] = ['sent', 'failed', 'unsent', 'limited']
+export type MailOutcome = 'sent' | 'failed' | 'unsent' | 'limited' | 'capped'
+const outcomes: readonly MailOutcome[] = ['sent', 'failed', 'unsent', 'limited', 'capped']
 
 /** Metrics of mails. `waiting` is read at every scrape; if it rejects, the last value stays. */
 export function createMailMetrics(
@@ -11,7 +11,7 @@ export function createMailMetrics(
 ) {
   const mails = new Counter({
     name: 'tollgate_mails_total',
-    help: 'Mails by outcome: sent; failed (given up); unsent (there is no server); limited (the address gets no more now)',
+    help: 'Mails by outcome: sent; failed (given up); unsent (there is no server); limited (the address gets no more now); capped (the deployment sends no more of the kind now)',
     labelNames: ['outcome'],
     registers: [registry],
   })

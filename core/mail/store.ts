@@ -26,16 +26,23 @@ export async function insertMail(db: Db, mail: NewMail): Promise<boolean> {
   return rowCount === 1
 }
 
-const limited = 'the address has had too many mails'
+/** Why a mail was not sent. */
+export const limits = {
+  limited: 'the address has had too many mails',
+  capped: 'the deployment has sent too many mails of this kind (MAIL_LINKS_PER_HOUR)',
+} as const
+export type Limit = keyof typeof limits
+const unsentReasons = Object.values(limits)
 
 /** Writes that a mail was not sent. Returns false if the mail of this cause was written before. */
 export async function insertLimited(
   db: Db,
   { id, kind, once, email, at }: Pick<NewMail, 'id' | 'kind' | 'once' | 'email' | 'at'>,
+  limit: Limit,
 ): Promise<boolean> {
   const { rowCount } = await db.query(sql`
     insert into mails (id, kind, once, email, status, last_error, created_at, expires_at, ended_at)
-    values (${id}, ${kind}, ${once}, ${email}, 'failed', ${limited}, ${at}, ${at}, ${at})
+    values (${id}, ${kind}, ${once}, ${email}, 'failed', ${limits[limit]}, ${at}, ${at}, ${at})
     on conflict (once) do nothing`)
   return rowCount === 1
 }
@@ -50,7 +57,24 @@ export async function countTo(
     sql`
     select count(*)::int as count from mails
     where email = ${email} and created_at > ${since} and kind = any(${kinds}::text[])
-      and last_error is distinct from ${limited}`,
+      and coalesce(last_error <> all(${unsentReasons}::text[]), true)`,
+  )
+  return count
+}
+
+/** Counts the deployment's mails of a kind since a time, up to `max`, without those that were never sent. */
+export async function countOfKind(
+  db: Db,
+  { kind, since, max }: { kind: MailKind; since: Date; max: number },
+): Promise<number> {
+  const { count } = await one<{ count: number }>(
+    db,
+    sql`
+    select count(*)::int as count
+    from (
+      select from mails
+      where created_at > ${since} and kind = ${kind} and coalesce(last_error <> all(${unsentReasons}::text[]), true)
+      limit ${max}) m`,
   )
   return count
 }

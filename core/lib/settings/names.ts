@@ -97,6 +97,7 @@ export const settingNames: readonly string[] = [
   'M2M_SECRET_OVERLAP_SECONDS',
   'MACHINE_TOKEN_TTL_SECONDS',
   'MAIL_FROM',
+  'MAIL_LINKS_PER_HOUR',
   'MAX_PRICE_FIXED_WEI',
   'MAX_PRICE_LIVE_WEI',
   'MAX_PRICE_LV2V_WEI',
