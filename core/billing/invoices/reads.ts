@@ -10,10 +10,11 @@ import {
 import type { Secrets } from '../../shared/secrets.ts'
 import type { Users } from '../../identity/users/users.ts'
 import { findSettings, isPlatformApp } from '../store.ts'
+import type { DocumentKind } from './invoice-store.ts'
 import { readLink, signLink } from './links.ts'
 import { noInvoice } from './notes.ts'
 import * as store from './read-store.ts'
-import type { StoredDocument, StoredLine } from './read-store.ts'
+import type { DocumentFilter, NoteOfInvoice, StoredDocument, StoredLine } from './read-store.ts'
 
 export interface ReadsDeps {
   readonly pool: Pool
@@ -41,10 +42,17 @@ export interface ListQuery {
   readonly pageSize: number
   readonly externalUserId: string | undefined
   readonly payer: string | undefined
+  readonly status: string | undefined
+  /** standard or credit_note. */
+  readonly invoiceType: string | undefined
 }
 
 export interface ShownDocument extends StoredDocument {
   readonly lines: readonly StoredLine[]
+  /** Of an invoice; empty in lists. */
+  readonly notes: readonly NoteOfInvoice[]
+  /** Of a credit note: the number of its invoice; null in lists. */
+  readonly invoiceNumber: bigint | null
   /** Null if the reader may not see all lines. */
   readonly url: string | null
 }
@@ -63,17 +71,33 @@ export function createInvoiceReads({
 }: ReadsDeps) {
   /**
    * Lists a page of documents, newest first, without their lines: those that the app issued, or
-   * those of its owner. Large numbers are clamped. Throws REQUEST_INVALID for an unknown payer.
+   * those of its owner. Large numbers are clamped. Throws REQUEST_INVALID for an unknown payer,
+   * status or type.
    */
   async function list(reader: Reader, { externalUserId, payer, ...query }: ListQuery) {
+    const filter = parseFilter(query)
     const page = Math.min(query.page || 1, pageMax)
     const pageSize = Math.min(query.pageSize || defaultPageSize, pageSizeMax)
     const selection = await select(reader.appId, { externalUserId, payer })
     if (selection === null) return { items: [], page, pageSize, totalCount: 0 }
     const offset = (page - 1) * pageSize
-    const documents = await store.listDocuments(pool, selection, { offset, limit: pageSize })
-    const totalCount = await store.countDocuments(pool, selection)
-    return { items: documents.map((one) => show(reader, one, [])), page, pageSize, totalCount }
+    const { documents, totalCount } = await find(selection, filter, { offset, limit: pageSize })
+    return { items: documents.map((one) => show(reader, one)), page, pageSize, totalCount }
+  }
+
+  async function find(
+    selection: store.Selection,
+    filter: DocumentFilter,
+    page: store.DocumentPage,
+  ): Promise<{ documents: StoredDocument[]; totalCount: number }> {
+    if (filter.status === null && filter.kind === null)
+      return {
+        documents: await store.listDocuments(pool, selection, page),
+        totalCount: await store.countDocuments(pool, selection),
+      }
+    const { ids, count } = await store.listFiltered(pool, selection, { ...filter, ...page })
+    const { appId } = selection
+    return { documents: await store.findDocuments(pool, { appId, ids }), totalCount: count }
   }
 
   /** Returns null for an app without invoices: the platform pays for it. */
@@ -104,7 +128,14 @@ export function createInvoiceReads({
         (await findOfOwner(reader.appId, id)))
       : null
     if (document === null) throw noInvoice()
-    return show(reader, document, await store.readLines(pool, document))
+    const { appId, invoiceId } = document
+    const lines = await store.readLines(pool, document)
+    return {
+      ...show(reader, document, lines),
+      notes: invoiceId === null ? await store.listNotesOf(pool, document) : [],
+      invoiceNumber:
+        invoiceId === null ? null : await store.findInvoiceNumber(pool, { appId, id: invoiceId }),
+    }
   }
 
   async function findOfOwner(app: AppId, id: string): Promise<StoredDocument | null> {
@@ -116,7 +147,7 @@ export function createInvoiceReads({
   function show(
     { appId, account }: Reader,
     document: StoredDocument,
-    lines: readonly StoredLine[],
+    lines: readonly StoredLine[] = [],
   ): ShownDocument {
     const isWhole =
       account === null ||
@@ -124,6 +155,8 @@ export function createInvoiceReads({
       document.appId === appId
     return {
       ...document,
+      notes: [],
+      invoiceNumber: null,
       lines: isWhole ? lines : lines.map((line) => hideApp(line, appId)),
       url: isWhole ? `${publicUrl}/invoices/${signLink(document.id, secrets)}` : null,
     }
@@ -142,6 +175,29 @@ export function createInvoiceReads({
 }
 
 export type InvoiceReads = ReturnType<typeof createInvoiceReads>
+
+function parseFilter({
+  status,
+  invoiceType,
+}: Pick<ListQuery, 'status' | 'invoiceType'>): DocumentFilter {
+  return {
+    status: status === undefined ? null : parseStatus(status),
+    kind: invoiceType === undefined ? null : parseKind(invoiceType),
+  }
+}
+
+function parseStatus(text: string): store.InvoiceStatus {
+  const status = store.invoiceStatuses.find((one) => one === text)
+  if (status !== undefined) return status
+  const names = store.invoiceStatuses.join(', ')
+  throw new DomainError('REQUEST_INVALID', `status must be one of: ${names}`)
+}
+
+function parseKind(text: string): DocumentKind {
+  if (text === 'credit_note') return text
+  if (text === 'standard') return 'invoice'
+  throw new DomainError('REQUEST_INVALID', 'invoiceType must be standard or credit_note')
+}
 
 /** Members of an app who are not its owner do not see the owner's other apps. */
 const hideApp = (line: StoredLine, app: AppId): StoredLine =>

@@ -25,6 +25,7 @@ import { parseReadable } from '../../shared/text.ts'
 import { formatCents, parseRefund } from '../payments/amounts.ts'
 import { formatNumber } from './invoice.ts'
 import type { Notes } from './notes.ts'
+import type { NoteOfInvoice } from './read-store.ts'
 import type { InvoiceReads, Reader, ShownDocument } from './reads.ts'
 
 export interface InvoicesRpcDeps {
@@ -44,6 +45,8 @@ export function createInvoicesRpc({ reads, notes }: InvoicesRpcDeps) {
       const { items, ...page } = await reads.list(toReader(caller), {
         page: request.page,
         pageSize: request.pageSize,
+        status: request.status,
+        invoiceType: request.invoiceType,
         ...(caller.kind === 'self'
           ? { externalUserId: caller.externalUserId, payer: 'users' }
           : { externalUserId: request.externalUserId, payer: request.payer }),
@@ -126,6 +129,9 @@ function toInvoice(document: ShownDocument): pb.Invoice {
     note: document.note ?? undefined,
     plane: document.plane,
     hostedInvoiceUrl: document.url ?? undefined,
+    creditNotes: document.notes.map(toNote),
+    invoiceNumber:
+      document.invoiceNumber === null ? undefined : formatNumber('invoice', document.invoiceNumber),
     lines: lines.map((line, index) => ({
       id: `${document.id}-${line.position}`,
       name: line.description,
@@ -143,5 +149,14 @@ function toInvoice(document: ShownDocument): pb.Invoice {
     })),
   }
 }
+
+const toNote = ({ id, number, issuedAt, total, reason, note }: NoteOfInvoice): pb.CreditNote => ({
+  id,
+  number: formatNumber('credit_note', number),
+  issuedAt: issuedAt.toISOString(),
+  totalAmount: formatCents(total),
+  reason,
+  note: note ?? undefined,
+})
 
 const lastMillisecond = (end: Date): string => new Date(end.getTime() - 1).toISOString()

@@ -40,12 +40,15 @@ const InvoiceLine = named(
   'InvoiceLine',
 )
 
+const statuses = ['issued', 'payment_processing', 'overdue', 'paid', 'uncollectible', 'void']
+const types = ['standard', 'credit_note']
+
 const summary = {
   id: Type.String(),
   number: Type.String({ description: 'Without gaps for each issuer, such as INV-000012.' }),
-  invoiceType: oneOf(['standard', 'credit_note'], 'Credit notes have numbers of their own.'),
+  invoiceType: oneOf(types, 'Credit notes have numbers of their own.'),
   status: oneOf(
-    ['issued', 'payment_processing', 'overdue', 'paid', 'uncollectible', 'void'],
+    statuses,
     'overdue: a payment failed and is tried again. uncollectible: the last try failed.',
   ),
   currency: oneOf(['USD'], 'Always USD.'),
@@ -73,6 +76,18 @@ const summary = {
   }),
 }
 
+const CreditNoteSummary = named(
+  Type.Object({
+    id: Type.String(),
+    number: Type.String({ description: 'Such as CN-000003.' }),
+    issuedAt: Instant('When it was issued.'),
+    totalAmount: Type.String({ description: 'Dollars; negative.' }),
+    reason: oneOf(['void', 'refund', 'credit'], 'Why it was issued.'),
+    note: nullable({ description: "The reason in the author's words." }),
+  }),
+  'CreditNoteSummary',
+)
+
 const InvoiceSummary = named(Type.Object(summary), 'InvoiceSummary')
 
 const Invoice = named(
@@ -83,6 +98,12 @@ const Invoice = named(
       description: 'Dollars left to the next document, as a deduction.',
     }),
     lines: Type.Array(ref(InvoiceLine)),
+    creditNotes: Type.Array(ref(CreditNoteSummary), {
+      description: 'Of an invoice: its credit notes, newest first, at most 100.',
+    }),
+    invoiceNumber: nullable({
+      description: 'Of a credit note: the number of the invoice that it corrects.',
+    }),
   }),
   'Invoice',
 )
@@ -99,7 +120,7 @@ const InvoicePage = named(
 
 /** Invoices and credit notes (docs/invoices.md). */
 export function invoiceRoutes(app: App): void {
-  addSchemas(app, [InvoiceLine, InvoiceSummary, Invoice, InvoicePage])
+  addSchemas(app, [InvoiceLine, CreditNoteSummary, InvoiceSummary, Invoice, InvoicePage])
   listInvoices(app)
   readInvoice(app)
   voidInvoice(app)
@@ -129,6 +150,10 @@ const listInvoices = get({
     payer: Type.Optional(
       oneOf(['users', 'owner'], 'Whose invoices; by default as the billing mode says.'),
     ),
+    status: Type.Optional(
+      oneOf(statuses, 'Only documents with this status. Credit notes are issued.'),
+    ),
+    invoiceType: Type.Optional(oneOf(types, 'Only invoices, or only credit notes.')),
   }),
   response: { 200: ref(InvoicePage) },
   self: {

@@ -54,19 +54,39 @@ export const billingQuery = (clientId: string) =>
       unwrap(api.GET('/api/v1/apps/{clientId}/billing', { params: { path: { clientId } } })),
   })
 
+/** What a list of invoices can be filtered by: the status of invoices, or credit notes. */
+export const shownStatuses = [
+  'issued',
+  'payment_processing',
+  'overdue',
+  'paid',
+  'uncollectible',
+  'void',
+  'credit_note',
+] as const
+export type ShownStatus = (typeof shownStatuses)[number]
+
 export interface InvoiceFilter {
   /** Whose invoices: those that the app issued to users, or the platform to the app's owner. */
   readonly payer: InvoicePayer
   /** Only of this user, among those that the app issued. */
   readonly user?: string | undefined
+  readonly status?: ShownStatus | undefined
+}
+
+const statusQuery = (status: ShownStatus | undefined) => {
+  if (status === undefined) return {}
+  return status === 'credit_note'
+    ? ({ invoiceType: status } as const)
+    : ({ invoiceType: 'standard', status } as const)
 }
 
 export const invoicesQuery = (
   clientId: string,
-  { page, payer, user }: InvoiceFilter & { readonly page: number },
+  { page, payer, user, status }: InvoiceFilter & { readonly page: number },
 ) =>
   queryOptions({
-    queryKey: ['invoices', clientId, payer, user, page],
+    queryKey: ['invoices', clientId, payer, user, status, page],
     queryFn: () =>
       unwrap(
         api.GET('/api/v1/apps/{clientId}/billing/invoices', {
@@ -77,6 +97,7 @@ export const invoicesQuery = (
               pageSize: String(invoicePageSize),
               payer,
               ...(user !== undefined && { externalUserId: user }),
+              ...statusQuery(status),
             },
           },
         }),

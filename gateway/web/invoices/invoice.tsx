@@ -37,6 +37,7 @@ export function Invoice(): ReactNode {
           <>
             <Facts invoice={data} clientId={clientId} />
             <Lines invoice={data} />
+            <CreditNotes invoice={data} clientId={clientId} />
             {canEdit && data.issuerClientId === clientId && <Corrections invoice={data} />}
           </>
         )}
@@ -73,7 +74,12 @@ function Facts({ invoice, clientId }: FactsProps): ReactNode {
           </dd>
         </div>
         {invoiceType === 'credit_note' ? (
-          invoiceId !== null && <Credited clientId={clientId} invoiceId={invoiceId} />
+          invoiceId !== null && (
+            <Credited
+              params={{ clientId, invoiceId }}
+              number={invoice.invoiceNumber ?? 'an invoice'}
+            />
+          )
         ) : (
           <div>
             <dt>Paid</dt>
@@ -123,17 +129,64 @@ const Issuer = ({ invoice: { issuerName } }: { invoice: InvoiceData }): ReactNod
   </div>
 )
 
+interface CreditedProps {
+  readonly params: { readonly clientId: string; readonly invoiceId: string }
+  readonly number: string
+}
+
 /** The invoice that a credit note credits. */
-const Credited = (params: { clientId: string; invoiceId: string }): ReactNode => (
+const Credited = ({ params, number }: CreditedProps): ReactNode => (
   <div>
     <dt>Credits</dt>
     <dd>
       <Link to="/$clientId/invoices/$invoiceId" params={params}>
-        an invoice
+        {number}
       </Link>
     </dd>
   </div>
 )
+
+/** The credit notes of an invoice. */
+const CreditNotes = ({ invoice: { creditNotes }, clientId }: FactsProps): ReactNode =>
+  creditNotes.length > 0 && (
+    <section className="card" aria-labelledby="credit-notes">
+      <h2 id="credit-notes">Credit notes</h2>
+      <TableBox label="Table of credit notes">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Number</th>
+              <th scope="col">Issued</th>
+              <th scope="col">Because of</th>
+              <th scope="col">Note</th>
+              <th scope="col" className="number">
+                Total
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {creditNotes.map(({ id, number, issuedAt, reason, note, totalAmount }) => (
+              <tr key={id}>
+                <th scope="row">
+                  <Link to="/$clientId/invoices/$invoiceId" params={{ clientId, invoiceId: id }}>
+                    {number}
+                  </Link>
+                </th>
+                <td>
+                  <Instant at={issuedAt} />
+                </td>
+                <td>{reasonNames[reason]}</td>
+                <td>{note !== null && <Name>{note}</Name>}</td>
+                <td className="number">
+                  <Dollars value={totalAmount} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </TableBox>
+    </section>
+  )
 
 function Lines({ invoice }: { invoice: InvoiceData }): ReactNode {
   const { lines, totalAmount, carriedInAmount, carriedAmount, creditedAmount } = invoice

@@ -2,20 +2,22 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import type { InvoicePayer } from '../api/attention.ts'
-import type { Schemas } from '../api/client.ts'
 import { processorQuery } from '../api/money.ts'
-import { type InvoiceFilter, invoicePageSize, invoicesQuery } from '../api/queries.ts'
-import { Dollars } from '../ui/amount.tsx'
+import {
+  type InvoiceFilter,
+  type ShownStatus,
+  invoicePageSize,
+  invoicesQuery,
+  shownStatuses,
+} from '../api/queries.ts'
 import { formatCount } from '../ui/amounts.ts'
 import { Answer } from '../ui/answer.tsx'
-import { Instant } from '../ui/instant.tsx'
-import { InvoiceStatus, reasonNames } from '../ui/money/invoice-status.tsx'
-import { Name } from '../ui/name.tsx'
+import { statusNames } from '../ui/money/invoice-status.tsx'
+import { InvoiceTable } from '../ui/money/invoice-table.tsx'
 import { Page } from '../ui/page.tsx'
 import { SearchForm } from '../ui/search/search-form.tsx'
 import { Empty } from '../ui/states.tsx'
-import { TableBox } from '../ui/table-box.tsx'
-import { type InvoicesSearch, payers } from './search.ts'
+import { payers } from './search.ts'
 
 const from = '/$clientId/invoices'
 
@@ -46,7 +48,7 @@ interface ChosenProps {
 const payerNames = { users: 'To users', owner: 'To the owner' }
 
 function Chosen({ clientId, payer }: ChosenProps): ReactNode {
-  const { user } = useSearch({ from })
+  const { user, status } = useSearch({ from })
   const navigate = useNavigate({ from })
   return (
     <>
@@ -68,14 +70,60 @@ function Chosen({ clientId, payer }: ChosenProps): ReactNode {
           label="User (external id)"
           value={user ?? ''}
           onSearch={(chosen) =>
-            void navigate({ search: { payer, ...(chosen !== '' && { user: chosen }) } })
+            void navigate({
+              search: { payer, ...(chosen !== '' && { user: chosen }), ...(status && { status }) },
+            })
           }
         />
       )}
-      <List clientId={clientId} filter={payer === 'users' ? { payer, user } : { payer }} />
+      <Statuses
+        chosen={status}
+        onChoose={(chosen) =>
+          void navigate({
+            search: {
+              payer,
+              ...(user !== undefined && { user }),
+              ...(chosen && { status: chosen }),
+            },
+          })
+        }
+      />
+      <List
+        clientId={clientId}
+        filter={payer === 'users' ? { payer, user, status } : { payer, status }}
+      />
     </>
   )
 }
+
+interface StatusesProps {
+  readonly chosen: ShownStatus | undefined
+  readonly onChoose: (status: ShownStatus | undefined) => void
+}
+
+const shownNames: Readonly<Record<ShownStatus, string>> = {
+  ...statusNames,
+  credit_note: 'credit notes',
+}
+
+const Statuses = ({ chosen, onChoose }: StatusesProps): ReactNode => (
+  <div className="row">
+    <label>
+      Status
+      <select
+        value={chosen ?? ''}
+        onChange={({ target }) => onChoose(shownStatuses.find((one) => one === target.value))}
+      >
+        <option value="">all</option>
+        {shownStatuses.map((status) => (
+          <option key={status} value={status}>
+            {shownNames[status]}
+          </option>
+        ))}
+      </select>
+    </label>
+  </div>
+)
 
 interface ListProps {
   readonly clientId: string
@@ -97,7 +145,17 @@ function List({ clientId, filter }: ListProps): ReactNode {
           ) : (
             <>
               {items.length > 0 ? (
-                <InvoiceTable clientId={clientId} items={items} payer={filter.payer} />
+                <InvoiceTable
+                  label="Table of invoices"
+                  invoices={items}
+                  shows={{ user: filter.payer === 'users', reason: true }}
+                >
+                  {({ id, number }) => (
+                    <Link to="/$clientId/invoices/$invoiceId" params={{ clientId, invoiceId: id }}>
+                      {number}
+                    </Link>
+                  )}
+                </InvoiceTable>
               ) : (
                 <Empty>This page is empty.</Empty>
               )}
@@ -110,7 +168,8 @@ function List({ clientId, filter }: ListProps): ReactNode {
   )
 }
 
-function NoInvoices({ filter: { payer, user } }: Pick<ListProps, 'filter'>): ReactNode {
+function NoInvoices({ filter: { payer, user, status } }: Pick<ListProps, 'filter'>): ReactNode {
+  if (status !== undefined) return <Empty>No document has this status.</Empty>
   if (payer === 'owner')
     return (
       <Empty>
@@ -127,57 +186,6 @@ function NoInvoices({ filter: { payer, user } }: Pick<ListProps, 'filter'>): Rea
   )
 }
 
-interface InvoiceTableProps {
-  readonly clientId: string
-  readonly items: readonly Schemas['InvoiceSummary'][]
-  readonly payer: InvoicePayer
-}
-
-const InvoiceTable = ({ clientId, items, payer }: InvoiceTableProps): ReactNode => (
-  <TableBox label="Table of invoices">
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Number</th>
-          {payer === 'users' && <th scope="col">User</th>}
-          <th scope="col">Issued</th>
-          <th scope="col">Because of</th>
-          <th scope="col">Status</th>
-          <th scope="col" className="number">
-            Total
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {items.map(({ id, number, customerKey, issuedAt, reason, status, totalAmount }) => (
-          <tr key={id}>
-            <th scope="row">
-              <Link to="/$clientId/invoices/$invoiceId" params={{ clientId, invoiceId: id }}>
-                {number}
-              </Link>
-            </th>
-            {payer === 'users' && (
-              <td>
-                <Name>{customerKey}</Name>
-              </td>
-            )}
-            <td>
-              <Instant at={issuedAt} />
-            </td>
-            <td>{reasonNames[reason]}</td>
-            <td>
-              <InvoiceStatus status={status} />
-            </td>
-            <td className="number">
-              <Dollars value={totalAmount} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  </TableBox>
-)
-
 interface PagesProps {
   readonly clientId: string
   readonly page: number
@@ -186,11 +194,12 @@ interface PagesProps {
 
 function Pages({ clientId, page, total }: PagesProps): ReactNode {
   const last = Math.max(1, Math.ceil(total / invoicePageSize))
+  const search = useSearch({ from })
   const turn = (wanted: number) =>
     ({
       to: from,
       params: { clientId },
-      search: (search: InvoicesSearch) => ({ ...search, page: wanted }),
+      search: { ...search, page: wanted },
     }) as const
   return (
     <nav className="row" aria-label="Pages">

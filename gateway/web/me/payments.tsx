@@ -1,7 +1,6 @@
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { useSearch } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
-import type { Schemas } from '../api/client.ts'
 import {
   ownInvoicesQuery,
   ownPayingQuery,
@@ -10,16 +9,13 @@ import {
   useOwnPayments,
 } from '../api/me.ts'
 import { usePaidSince } from '../api/money.ts'
-import { Dollars } from '../ui/amount.tsx'
 import { Answer } from '../ui/answer.tsx'
-import { Instant } from '../ui/instant.tsx'
-import { InvoiceStatus } from '../ui/money/invoice-status.tsx'
+import { InvoiceTable } from '../ui/money/invoice-table.tsx'
 import { PayForm } from '../ui/money/pay-form.tsx'
 import { TransactionTable } from '../ui/money/transaction-table.tsx'
 import { WalletCard } from '../ui/money/wallet-card.tsx'
 import { More } from '../ui/more.tsx'
 import { Empty } from '../ui/states.tsx'
-import { TableBox } from '../ui/table-box.tsx'
 
 interface AppProps {
   readonly clientId: string
@@ -81,7 +77,11 @@ function Invoices({ clientId }: AppProps): ReactNode {
         {({ pages }) => {
           const all = pages.flatMap(({ items }) => items)
           return all.length > 0 ? (
-            <InvoiceTable invoices={all} />
+            <InvoiceTable label="Table of my invoices" invoices={all}>
+              {({ number, hostedInvoiceUrl: url }) =>
+                url === null ? number : <a href={url}>{number}</a>
+              }
+            </InvoiceTable>
           ) : (
             <Empty>No invoice was issued to you.</Empty>
           )
@@ -91,45 +91,6 @@ function Invoices({ clientId }: AppProps): ReactNode {
     </section>
   )
 }
-
-const InvoiceTable = ({
-  invoices,
-}: {
-  invoices: readonly Schemas['InvoiceSummary'][]
-}): ReactNode => (
-  <TableBox label="Table of my invoices">
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Number</th>
-          <th scope="col">Issued</th>
-          <th scope="col">Status</th>
-          <th scope="col" className="number">
-            Total
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {invoices.map(({ id, number, issuedAt, status, totalAmount, hostedInvoiceUrl }) => (
-          <tr key={id}>
-            <th scope="row">
-              {hostedInvoiceUrl === null ? number : <a href={hostedInvoiceUrl}>{number}</a>}
-            </th>
-            <td>
-              <Instant at={issuedAt} />
-            </td>
-            <td>
-              <InvoiceStatus status={status} />
-            </td>
-            <td className="number">
-              <Dollars value={totalAmount} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  </TableBox>
-)
 
 function Transactions({ clientId, since }: Omit<AccountProps, 'canPay'>): ReactNode {
   const transactions = useInfiniteQuery(ownTransactionsQuery(clientId, since))

@@ -42,6 +42,7 @@ const Change = ({ overage }: { overage: Schemas['Overage'] }): ReactNode => (
     present={toDollarText(overage.ceilingUsdMicros)}
     parse={parseDollars}
     hint={dollarsHint}
+    action="Save the ceiling"
     change={useUpdateOverage(overage.clientId)}
     reset={overage.isDefault ? undefined : { label: 'Use the default', value: null }}
   />

@@ -73,6 +73,7 @@ function Changes({ settings }: { settings: Settings }): ReactNode {
         present={latestCut?.toString() ?? ''}
         parse={parsePercent}
         hint="Type a percentage up to 100 with at most 2 decimals, such as 12.5."
+        action="Save the cut"
         change={cut}
         reset={{ label: 'Take none', value: null }}
       />
@@ -81,6 +82,7 @@ function Changes({ settings }: { settings: Settings }): ReactNode {
         present={String(endUserCap)}
         parse={wholeNumber(1, capMax)}
         hint={`Type a whole number from 1 to ${formatCount(capMax)}, without commas.`}
+        action="Save the cap of users"
         change={cap}
         reset={{ label: 'Use the deployment’s', value: null }}
       />

@@ -1,7 +1,10 @@
 import { action, createCommand } from '../../command.ts'
 import { app, argument, idempotencyKey, integer, required, text } from '../../options.ts'
 import { properties, table } from '../../output.ts'
-import type { Invoice } from '../../../../proto/gen/ts-proto/tollgate/billing/v1/invoices.ts'
+import type {
+  CreditNote,
+  Invoice,
+} from '../../../../proto/gen/ts-proto/tollgate/billing/v1/invoices.ts'
 
 const list = action({
   text: "Lists the invoices and credit notes of an app, the newest first: those that it issued in the billing mode merchant, otherwise its owner's.",
@@ -11,6 +14,11 @@ const list = action({
     payer: text('PAYER', {
       meaning: "users or owner: whose; by default by the app's billing mode.",
     }),
+    status: text('STATUS', {
+      meaning:
+        'Only documents with this status: issued, payment_processing, overdue, paid, uncollectible or void.',
+    }),
+    invoiceType: text('TYPE', { flag: 'type', meaning: 'Only standard or credit_note.' }),
     page: integer('N', { from: 1, to: 10_000, fallback: 1 }),
     pageSize: integer('N', { from: 1, to: 100, fallback: 20 }),
   },
@@ -43,6 +51,9 @@ function describe(invoice: Invoice | undefined): string[] {
       ['status', invoice.status],
       ['total', `${invoice.totalAmount} USD`],
       ['credited', `${invoice.creditedAmount} USD`],
+      ...(invoice.invoiceNumber === undefined
+        ? []
+        : [['corrects', invoice.invoiceNumber] as const]),
       ['user', invoice.customerKey],
       ['issued', invoice.issuedAt],
       ['period', `${invoice.periodStart} to ${invoice.periodEnd}`],
@@ -61,8 +72,24 @@ function describe(invoice: Invoice | undefined): string[] {
       [['USD', ({ totalAmount }) => totalAmount], 'kind', 'name'],
       'no lines',
     ),
+    ...describeNotes(invoice.creditNotes),
   ]
 }
+
+const describeNotes = (notes: readonly CreditNote[]): string[] =>
+  notes.length === 0
+    ? []
+    : table(
+        notes,
+        [
+          ['credit note', ({ number }) => number],
+          ['date', ({ issuedAt }) => issuedAt.slice(0, 19)],
+          ['USD', ({ totalAmount }) => totalAmount],
+          ['reason', ({ reason, note }) => (note === undefined ? reason : `${reason}: ${note}`)],
+          'id',
+        ],
+        'no credit notes',
+      )
 
 const show = action({
   text: 'Prints an invoice or a credit note with its lines, and the link of its page.',

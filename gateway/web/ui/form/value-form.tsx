@@ -11,6 +11,8 @@ interface ValueFormProps<Value, Output> {
   readonly parse: (text: string) => Value | null
   /** Shown for a text that cannot be parsed. */
   readonly hint: string
+  /** Name of the button, if a view has several forms. Default is Save. */
+  readonly action?: string
   readonly change: UseMutationResult<Output, Error, Value>
   /** Stores another value at once, such as the deployment's. */
   readonly reset?: { readonly label: string; readonly value: Value } | undefined
@@ -18,7 +20,7 @@ interface ValueFormProps<Value, Output> {
 
 /** Changes one value: parses it, stores it, and shows the result. */
 export function ValueForm<Value, Output>(props: ValueFormProps<Value, Output>): ReactNode {
-  const { label, present, parse, hint, change, reset } = props
+  const { label, present, parse, hint, action = 'Save', change, reset } = props
   const [edited, setEdited] = useState<string | null>(null)
   const text = edited ?? present
   const value = parse(text.trim())
@@ -50,7 +52,7 @@ export function ValueForm<Value, Output>(props: ValueFormProps<Value, Output>): 
           />
         </label>
         <Button type="submit" disabled={value === null || change.isPending}>
-          {change.isPending ? 'Saving …' : 'Save'}
+          {change.isPending ? 'Saving …' : action}
         </Button>
         {reset && (
           <Button disabled={change.isPending} onClick={() => store(reset.value)}>

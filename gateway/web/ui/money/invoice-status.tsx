@@ -17,6 +17,15 @@ export const InvoiceStatus = ({ status }: { status: Status }): ReactNode => {
   return <span className={className}>{text}</span>
 }
 
+export const statusNames: Readonly<Record<Status, string>> = {
+  issued: looks.issued[0],
+  payment_processing: looks.payment_processing[0],
+  overdue: looks.overdue[0],
+  paid: looks.paid[0],
+  uncollectible: looks.uncollectible[0],
+  void: looks.void[0],
+}
+
 /** Why a document was issued. */
 export const reasonNames: Readonly<Record<Schemas['InvoiceSummary']['reason'], string>> = {
   threshold: 'threshold of the plan',

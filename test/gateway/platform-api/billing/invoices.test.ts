@@ -99,6 +99,37 @@ describe('GET billing/invoices', () => {
     expect((await ask('GET', '?externalUserId=nobody', { app })).status).toBe(404)
   })
 
+  it('has only the documents with a status, or of a type, with their number', async () => {
+    const app = await newMerchant('Statuses')
+    const user = 'stella'
+    const [paid, voided, open] = [
+      await newInvoice(app, user),
+      await newInvoice(app),
+      await newInvoice(app, user),
+    ]
+    await pay(world, paid, randomUUID())
+    expect((await ask('POST', `/${voided.id}/void`, { app, body: { reason: 'x' } })).status).toBe(
+      200,
+    )
+    const list = async (query: string) => {
+      const { body } = await ask('GET', `?${query}`, { app })
+      const items = body['items'] as { id: string }[]
+      return { ids: items.map(({ id }) => id), count: body['totalCount'] }
+    }
+    expect(await list('status=paid')).toEqual({ ids: [paid.id], count: 1 })
+    expect(await list('status=void')).toEqual({ ids: [voided.id], count: 1 })
+    expect(await list('status=overdue')).toEqual({ ids: [], count: 0 })
+    expect(await list('status=issued&invoiceType=standard')).toEqual({ ids: [open.id], count: 1 })
+    expect((await list('status=issued')).count).toBe(2)
+    expect((await list('invoiceType=credit_note')).count).toBe(1)
+    const standard = await list('invoiceType=standard&pageSize=2&page=2')
+    expect(standard).toMatchObject({ ids: [expect.any(String)], count: 3 })
+    expect((await list(`externalUserId=${user}&invoiceType=standard`)).count).toBe(2)
+    expect((await list(`externalUserId=${user}&status=void`)).count).toBe(0)
+    for (const query of ['status=lost', 'invoiceType=invoice'])
+      expect((await ask('GET', `?${query}`, { app })).status).toBe(400)
+  })
+
   it('clamps large numbers and refuses others', async () => {
     const { body } = await ask('GET', '?page=99999999&pageSize=5000')
     expect(body).toMatchObject({ page: 10_000, pageSize: 100 })
@@ -253,6 +284,12 @@ describe('void', () => {
     expect(first.body).toMatchObject({ invoiceType: 'credit_note', totalAmount: '-3.00' })
     expect((await credit('3.00', 'a')).body['id']).toBe(first.body['id'])
     expect((await credit('1.01', 'b')).status).toBe(409)
+    const { body: credited } = await ask('GET', `/${invoice.id}`)
+    const { id, number } = first.body
+    expect(credited['creditNotes']).toMatchObject([
+      { id, number, totalAmount: '-3.00', reason: 'credit', note: 'outage' },
+    ])
+    expect(first.body).toMatchObject({ creditNotes: [], invoiceNumber: credited['number'] })
     expect(await debtOf(invoice)).toBe('-3000000000000000000')
     const { externalUserId } = await userNamed(invoice)
     const next = await newInvoice(shop, externalUserId)
