@@ -280,6 +280,11 @@ const catalogue = createRoute({
   path: '/catalogue',
   component: lazyRouteComponent(() => import('./operate/catalogue.tsx'), 'Catalogue'),
 })
+const testClocks = createRoute({
+  getParentRoute: () => operate,
+  path: '/test-clocks',
+  component: lazyRouteComponent(() => import('./operate/test-clocks.tsx'), 'TestClocks'),
+})
 const configuration = createRoute({
   getParentRoute: () => operate,
   path: '/configuration',
@@ -367,6 +372,7 @@ const routeTree = root.addChildren([
     signers,
     ingest,
     catalogue,
+    testClocks,
     configuration,
     holds,
     losses,

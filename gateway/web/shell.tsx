@@ -167,6 +167,9 @@ const OperateLinks = (): ReactNode => (
         <Link to="/operate/catalogue">Catalogue</Link>
       </li>
       <li>
+        <Link to="/operate/test-clocks">Test clocks</Link>
+      </li>
+      <li>
         <Link to="/operate/holds">Holds</Link>
       </li>
       <li>

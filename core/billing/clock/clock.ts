@@ -6,7 +6,7 @@ import { auditSuccess } from '../../shared/audit.ts'
 import { clockMoves, later } from '../../shared/clocks/clocks.ts'
 import type { AppId } from '../../shared/ids.ts'
 import type { Shared } from '../../shared/shared.ts'
-import { type ClockEffects, effectsSince } from './store.ts'
+import { type ClockEffects, effectsSince, listMoved } from './store.ts'
 
 export interface TestClockDeps extends Pick<Shared, 'pool' | 'log' | 'now'> {
   /**
@@ -169,7 +169,10 @@ export function createTestClock({ pool, ledger, settlePlans, collect, log, now }
     }
   }
 
-  return { read, advance, upkeep }
+  /** Lists the clocks of all apps that are ahead of real time. */
+  const list = async () => ({ real: now(), clocks: await listMoved(pool) })
+
+  return { read, advance, list, upkeep }
 }
 
 export type TestClocks = ReturnType<typeof createTestClock>

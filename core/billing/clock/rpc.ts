@@ -3,7 +3,14 @@ import { Scope } from '../../../proto/scopes.ts'
 import { formatDecimal18 } from '../../lib/money.ts'
 import { later } from '../../shared/clocks/clocks.ts'
 import { callerName } from '../../rpc/callers.ts'
-import { appOperator, appOperatorWrite, m2mOrMember, orOperator } from '../../rpc/guards.ts'
+import {
+  appOperator,
+  appOperatorWrite,
+  m2mOrMember,
+  operator,
+  orOperator,
+  platformAdmin,
+} from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import { type AdvancedClock, type TestClock, type TestClocks, aheadMaxMs } from './clock.ts'
 
@@ -21,6 +28,20 @@ export function createTestClockRpc({ clocks }: { readonly clocks: TestClocks }) 
         const by = { name: callerName(caller), correlationId }
         const advanced = await clocks.advance(caller.appId, moveOf(move), by)
         return { advanced: toAdvanced(clientId, advanced) }
+      },
+    ),
+    listTestClocks: rpc(
+      orOperator(platformAdmin(), operator()),
+      async (_request: pb.ListTestClocksRequest) => {
+        const { real, clocks: moved } = await clocks.list()
+        return {
+          clocks: moved.map(({ aheadMs, movedAt, ...clock }) => ({
+            ...clock,
+            now: later(real, aheadMs).toISOString(),
+            aheadMs: String(aheadMs),
+            movedAt: movedAt.toISOString(),
+          })),
+        }
       },
     ),
   }

@@ -1,7 +1,7 @@
-import { type Db, one, sql } from '../../lib/sql.ts'
+import { type Db, many, one, sql } from '../../lib/sql.ts'
 import type { AppId } from '../../shared/ids.ts'
 
-/** Reads the effects of a clock move on an app. */
+/** Reads clocks, and the effects of a clock move on an app. */
 
 export interface ClockEffects {
   readonly periodsRenewed: number
@@ -80,4 +80,44 @@ export async function effectsSince(
     paymentsSucceeded: row.payments,
     paymentsFailed: row.failures,
   }
+}
+
+export interface MovedClock {
+  readonly clientId: string
+  readonly name: string
+  readonly aheadMs: number
+  readonly movedAt: Date
+  readonly moves: number
+}
+
+const listedMax = 1_000
+
+/** Returns the clocks that are ahead of real time, furthest first, without those of deleted apps. */
+export async function listMoved(db: Db): Promise<MovedClock[]> {
+  const rows = await many<{
+    client_id: string
+    name: string
+    ahead_ms: bigint
+    moved_at: Date
+    moves: number
+  }>(
+    db,
+    sql`
+    select c.client_id, a.name, m.ahead_ms, m.moved_at, m.moves
+    from (
+      select app_id, max(ahead_ms) as ahead_ms, max(since) as moved_at, count(*)::int as moves
+      from test_clock_moves
+      group by app_id) m
+    join apps a on a.id = m.app_id and a.is_test and a.status <> 'deleted'
+    join clients c on c.app_id = m.app_id and c.kind = 'public'
+    order by m.ahead_ms desc, c.client_id
+    limit ${listedMax}`,
+  )
+  return rows.map((row) => ({
+    clientId: row.client_id,
+    name: row.name,
+    aheadMs: Number(row.ahead_ms),
+    movedAt: row.moved_at,
+    moves: row.moves,
+  }))
 }

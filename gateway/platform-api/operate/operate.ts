@@ -8,6 +8,7 @@ import { lossReportRoutes } from './losses.ts'
 import { quarantineRoutes } from './quarantine.ts'
 import { signerRoutes } from './signers.ts'
 import { signingKeyRoutes } from './signing-keys.ts'
+import { movedClockRoutes } from './test-clocks.ts'
 
 /** What platform admins do for the whole deployment, for the dashboard's own pages. */
 export function operateRoutes(app: App): void {
@@ -20,4 +21,5 @@ export function operateRoutes(app: App): void {
   signingKeyRoutes(app)
   checkRoutes(app)
   everyAppRoutes(app)
+  movedClockRoutes(app)
 }

@@ -183,6 +183,13 @@ export const configurationQuery = queryOptions({
   queryFn: () => unwrap(api.GET('/api/v1/internal/operate/configuration')),
 })
 
+export type MovedClock = Schemas['MovedClocks']['clocks'][number]
+
+export const movedClocksQuery = queryOptions({
+  queryKey: ['operate', 'test-clocks'],
+  queryFn: () => unwrap(api.GET('/api/v1/internal/operate/test-clocks')),
+})
+
 export type Catalog = Schemas['Catalog']
 
 export const catalogQuery = queryOptions({

@@ -100,6 +100,7 @@ const operatePages = [
   ['All apps', '/operate/apps'],
   ['Ingest', '/operate/ingest'],
   ['Catalogue', '/operate/catalogue'],
+  ['Test clocks', '/operate/test-clocks'],
   ['Holds', '/operate/holds'],
   ['Losses', '/operate/losses'],
   ['Differences', '/operate/differences'],

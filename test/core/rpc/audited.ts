@@ -93,6 +93,7 @@ export const audited: Readonly<Record<string, Audited>> = {
   'billing.v1.SimulatedProcessorService/GetSimulatedCheckout': 'reads',
   'billing.v1.SimulatedProcessorService/PaySimulatedCheckout': not(outside),
   'billing.v1.SimulatedProcessorService/UpdateSimulatedAccount': not(outside),
+  'billing.v1.TestClockService/ListTestClocks': 'reads',
   'billing.v1.TestClockService/AdvanceTestClock': both('test_clock_advanced'),
   'billing.v1.WalletService/GetWallet': 'reads',
   'billing.v1.WalletService/GetBillingState': 'reads',

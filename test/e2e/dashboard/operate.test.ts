@@ -15,6 +15,7 @@ const views = [
   'quarantine',
   'ingest',
   'catalogue',
+  'test-clocks',
   'holds',
   'losses',
   'differences',

@@ -2,7 +2,7 @@ import type { AdvancedClock } from '../../../../proto/gen/ts-proto/tollgate/bill
 import { action, createCommand } from '../../command.ts'
 import { usd } from '../../money.ts'
 import { app, integer, text } from '../../options.ts'
-import { properties } from '../../output.ts'
+import { properties, table } from '../../output.ts'
 
 const show = action({
   text: "Prints the time of a test app's clock, and the real time.",
@@ -32,6 +32,18 @@ const advance = action({
   lines: (advanced) => (advanced ? linesOf(advanced) : []),
 })
 
+const list = action({
+  text: 'Lists the test apps whose clocks are ahead of real time, the furthest first.',
+  options: {},
+  read: async (core) => (await core.testClocks.listTestClocks({})).clocks,
+  lines: (clocks) =>
+    table(
+      clocks,
+      [['app', 'clientId'], 'name', ['clock', 'now'], ['moved', 'movedAt'], 'moves'],
+      'No clock was moved.',
+    ),
+})
+
 function linesOf({ clock, from, to, effects, pending }: AdvancedClock): string[] {
   const rows: [string, number | string][] = effects
     ? [
@@ -57,8 +69,9 @@ function linesOf({ clock, from, to, effects, pending }: AdvancedClock): string[]
 export const testClock = createCommand('test-clock', {
   summary: 'shows and moves the clock of a test app',
   examples: [
+    './tollgate test-clock list',
     './tollgate test-clock show --app app_0123456789abcdef01234567',
     './tollgate test-clock advance --app app_0123456789abcdef01234567 --to 2027-03-01T00:00:00Z',
   ],
-  actions: { show, advance },
+  actions: { list, show, advance },
 })

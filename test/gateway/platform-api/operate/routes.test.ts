@@ -50,6 +50,7 @@ const routes: { method: string; path: string; json?: unknown; answer?: number }[
   { method: 'GET', path: '/holds' },
   { method: 'GET', path: '/losses' },
   { method: 'GET', path: '/catalog' },
+  { method: 'GET', path: '/test-clocks' },
   { method: 'GET', path: '/configuration' },
   { method: 'GET', path: '/signing-keys' },
   { method: 'POST', path: '/signing-keys/rotate', json: {}, answer: 409 },
