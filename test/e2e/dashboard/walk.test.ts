@@ -2,7 +2,13 @@ import type { Page, Request } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { registerSecret } from '../../support/run/secrecy.ts'
 import { executablePath, setUpDashboard, viewer } from '../../support/web/dashboard.ts'
-import { type SeededApp, returnAddress, seedApp } from '../../support/web/walk/seed.ts'
+import { type Role, controls, listRequests, may, roles } from '../../support/web/walk/rights.ts'
+import {
+  type SeededApp,
+  createSender,
+  returnAddress,
+  seedApp,
+} from '../../support/web/walk/seed.ts'
 import { type Place, listOwnViews, listViews } from '../../support/web/walk/views.ts'
 
 /**
@@ -17,9 +23,19 @@ const markUp = (text: string): string => `"><x-text>${text}</x-text><img/src=x/o
 /** On a busy machine. */
 const timeout = 180_000
 
-const member = {
-  email: 'member@example.com',
-  password: registerSecret('a member with a long password'),
+interface Person {
+  readonly email: string
+  readonly password: string
+}
+const person = (name: string): Person => ({
+  email: `${name}@example.com`,
+  password: registerSecret(`a long password of ${name}`),
+})
+const people = {
+  stranger: person('stranger'),
+  viewer: person('member'),
+  admin: person('editor'),
+  owner: person('owner'),
 }
 
 describe.runIf(executablePath)('every view and page', () => {
@@ -31,18 +47,27 @@ describe.runIf(executablePath)('every view and page', () => {
     app = await seedApp(dashboard, await owner(), hostile)
     // The mails of invitations have the app's name.
     await dashboard.inviteViewer()
-    await dashboard.invite({ ...member, name: hostile('member'), role: 'viewer' })
+    for (const [role, { email, password }] of Object.entries(people))
+      await dashboard.invite({
+        email,
+        password,
+        name: hostile('member'),
+        ...(role !== 'stranger' && { role }),
+      })
   })
   afterAll(() => app?.stop())
 
   const home = (): string => quickstart().platformUrl
 
-  /** Logs a person in, and accepts the invitation. */
-  async function accept({ email, password }: Record<'email' | 'password', string>): Promise<Page> {
+  /** Logs a person in, who accepts every invitation. */
+  async function enter({ email, password }: Person): Promise<Page> {
     const page = await open('/app')
     await logIn(page, email, password)
-    await page.getByRole('button', { name: 'Accept' }).click()
-    await page.getByRole('link', { name: hostile('app'), exact: true }).waitFor()
+    const send = await createSender(page)
+    const { invitations }: { invitations: { id: string }[] } = await (
+      await send('GET', '/api/v1/invitations')
+    ).json()
+    for (const { id } of invitations) await send('POST', `/api/v1/invitations/${id}/accept`, {})
     return page
   }
 
@@ -72,7 +97,7 @@ describe.runIf(executablePath)('every view and page', () => {
     'shows hostile texts as text in every view of a member and an operator',
     { timeout },
     async () => {
-      await accept(member)
+      await enter(people.viewer)
       const page = await owner()
       const left = watchRequests(page)
       for (const { path, texts } of listViews(app)) {
@@ -139,6 +164,94 @@ describe.runIf(executablePath)('every view and page', () => {
       forgive(/40[04]/)
     },
   )
+
+  it.each(roles)('shows a %s the controls of that role only', { timeout }, async (role) => {
+    forgive(/40[34]/)
+    const page = role === 'platform admin' ? await owner() : await enter(people[role])
+    const asked = new Set(controls.map(({ view }) => view))
+    for (const { name, path, access, texts } of listViews(app)) {
+      const isForeign = access === 'member' && !may(role, 'viewer')
+      const isRefused = isForeign || (access === 'platform admin' && !may(role, access))
+      if (!isRefused && !asked.delete(name)) continue
+      await go(page, path)
+      if (isRefused) await expectRefusal(page, path, texts)
+      else await expectControls(page, name, role)
+    }
+    // No control names a view that is not in the list.
+    if (role === 'platform admin') expect([...asked]).toEqual([])
+  })
+
+  async function expectRefusal(page: Page, path: string, texts: readonly Place[]): Promise<void> {
+    const words = page.getByText(/Only platform admins see this part|may not change plans/)
+    const count = () => page.getByRole('alert').or(words).count()
+    await expect
+      .poll(async () => ({ path, isRefused: (await count()) > 0 }))
+      .toEqual({
+        path,
+        isRefused: true,
+      })
+    const shown = (await page.locator('main').textContent()) ?? ''
+    // The user's id is in the address.
+    const told = texts.filter((place) => place !== 'user' && shown.includes(hostile(place)))
+    expect({ path, told }).toEqual({ path, told: [] })
+  }
+
+  /** Waits for the controls that the role has in the view, and expects no other one. */
+  async function expectControls(page: Page, view: string, role: Role): Promise<void> {
+    const shown = controls.filter((control) => control.view === view)
+    const read = async () =>
+      Promise.all(
+        shown.map(async ({ kind, name }) => {
+          const found = page.getByRole(kind, { name, exact: typeof name === 'string' })
+          return { view, name: String(name), isShown: (await found.count()) > 0 }
+        }),
+      )
+    const expected = shown.map(({ name, least }) => ({
+      view,
+      name: String(name),
+      isShown: may(role, least),
+    }))
+    await expect.poll(read).toEqual(expected)
+  }
+
+  it('refuses the requests of a higher role', { timeout }, async () => {
+    for (const role of roles.filter((each) => each !== 'platform admin')) {
+      const send = await createSender(await enter(people[role]))
+      for (const { method, path, body, least } of listRequests(app)) {
+        if (may(role, least)) continue
+        const status = (await send(method, path, body)).status()
+        const refused = role === 'stranger' ? [403, 404] : [403]
+        expect({ role, method, path, status }).toEqual({
+          role,
+          method,
+          path,
+          status: expect.toBeOneOf(refused),
+        })
+      }
+    }
+  })
+
+  it('leads a person without a session to the login, and refuses its requests', async () => {
+    for (const { path } of listViews(app)) {
+      const { status, headers } = await fetch(`${home()}/app${path}`, { redirect: 'manual' })
+      const to = headers.get('location') ?? ''
+      expect({ path, status, to }).toEqual({
+        path,
+        status: 303,
+        to: expect.stringMatching(/\/login\?/),
+      })
+    }
+    for (const { method, path, body = {} } of listRequests(app)) {
+      const headers = { 'content-type': 'application/json', origin: home() }
+      const sent = method === 'GET' ? {} : { body: JSON.stringify(body) }
+      const { status } = await fetch(home() + path, { method, headers, ...sent })
+      expect({ method, path, status }).toEqual({
+        method,
+        path,
+        status: expect.toBeOneOf([401, 404]),
+      })
+    }
+  })
 })
 
 /** The address of an app's login, which asks for consent. */

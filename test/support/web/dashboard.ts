@@ -134,7 +134,12 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
         if (isOther) document.querySelector('main h1').dataset.isBefore = 'true'
         history.pushState({}, '', '${address}')
       })()`)
-      await page.locator('main h1:not([data-is-before])').waitFor()
+      // All views of Operate share one refusal.
+      const title = page.locator('main h1:not([data-is-before])')
+      await title
+        .or(page.getByRole('heading', { name: 'No permission' }))
+        .first()
+        .waitFor()
       await expect.poll(() => page.getByRole('status', { name: 'Loading' }).count()).toBe(0)
     },
     /**

@@ -106,9 +106,11 @@ export async function seedApp(
     redirectUris: [returnAddress],
   })
   await backend('POST', '/users', { externalUserId, email: 'ada@example.com' })
-  const eventId = await spend(externalUserId)
   const { apiKey, id: keyId } = await backend('POST', `${user}/keys`, { label: text('key') })
   registerSecret(String(apiKey))
+  // While the user has something left, so that a call is allowed.
+  await decide()
+  const eventId = await spend(externalUserId)
   const limits = { callsPerMinute: 60, usdMicrosPerDay: '25000000' }
   await backend('PUT', `${user}/limits`, limits)
   await backend('PUT', `${user}/keys/${String(keyId)}/limits`, { callsPerMinute: 30 })
@@ -132,7 +134,6 @@ export async function seedApp(
   }).then(({ secret }) => registerSecret(String(secret)))
   const quarantineId = await seedQuarantine()
   const { invoiceId, noteId } = await seedInvoice()
-  await decide()
 
   return {
     clientId: clientId(),
