@@ -88,7 +88,7 @@ export default defineConfig({
           name: 'unit',
           sequence,
           include: ['test/**/*.test.ts'],
-          exclude: ['citus', 'e2e', 'install', 'keycloak', 'stripe-mock'].map(
+          exclude: ['citus', 'e2e', 'install', 'keycloak', 'pictures', 'stripe-mock'].map(
             (folder) => `test/${folder}/**`,
           ),
           provide: { parts },
