@@ -34,16 +34,16 @@ export function Shell(): ReactNode {
             {clientId !== undefined && <AppLinks clientId={clientId} />}
             {session.data?.isPlatformAdmin && <OperateLinks />}
           </nav>
+          <div className="foot">
+            {session.data && <span>{session.data.email}</span>}
+            <Link to="/me">My use</Link>
+            <a href="/login">Account</a>
+            <a href="/api/v1/internal/docs/">API documents</a>
+            <ExactSwitch />
+            <ThemeSwitch />
+            {session.data && <LogOut csrfToken={session.data.csrfToken} />}
+          </div>
         </Folded>
-        <div className="foot">
-          {session.data && <span>{session.data.email}</span>}
-          <Link to="/me">My use</Link>
-          <a href="/login">Account</a>
-          <a href="/api/v1/internal/docs/">API documents</a>
-          <ExactSwitch />
-          <ThemeSwitch />
-          {session.data && <LogOut csrfToken={session.data.csrfToken} />}
-        </div>
       </header>
       <main className="main" id="content">
         <Answer query={session}>
@@ -62,7 +62,7 @@ function watchWidth(onChange: () => void): () => void {
   return () => narrow.removeEventListener('change', onChange)
 }
 
-/** Folds the navigation on a narrow screen, so that the view begins at the top. */
+/** Folds navigation and account on a narrow screen, so that the view begins at the top. */
 function Folded({ children }: { children: ReactNode }): ReactNode {
   const isNarrow = useSyncExternalStore(watchWidth, () => narrow.matches)
   const path = useLocation({ select: ({ pathname }) => pathname })
@@ -70,7 +70,7 @@ function Folded({ children }: { children: ReactNode }): ReactNode {
   return (
     // Another view folds it again.
     <details key={path} className="menu">
-      <summary>Views</summary>
+      <summary>Menu</summary>
       {children}
     </details>
   )

@@ -1,7 +1,11 @@
-import type { ReactNode } from 'react'
+import { type ReactNode, useState } from 'react'
+import { Micros } from '../ui/amount.tsx'
 import { formatMicros } from '../ui/amounts.ts'
 import { BarChart } from '../ui/bar-chart.tsx'
 import { Legend } from '../ui/usage/legend.tsx'
+import { BalanceFigures, describeAccess } from '../ui/money/balance-figures.tsx'
+import { Refused } from '../ui/money/refused.tsx'
+import { Connection, Minute } from '../ui/usage/last-minute.tsx'
 import type { Sums } from '../ui/usage/figures.ts'
 import { RowPages, ShareTable } from '../ui/usage/share-table.tsx'
 
@@ -73,5 +77,46 @@ export const Charts = (): ReactNode => (
         </div>
       </dl>
     </section>
+    <section className="card" aria-labelledby="left">
+      <h2 id="left">Balance of a user</h2>
+      <BalanceFigures balance={balance} access={describeAccess(false)}>
+        <div>
+          <dt>Credit ever given</dt>
+          <dd>
+            <Micros value="5000000" />
+          </dd>
+        </div>
+      </BalanceFigures>
+      <Refused refusal="insufficient_balance" reader="member" />
+      <Refused refusal={null} reader="user" />
+    </section>
+    <Now />
   </>
 )
+
+const balance = {
+  remainingUsdMicros: '0',
+  balanceUsdMicros: '250000',
+  consumedUsdMicros: '4750000',
+}
+
+/** Charges of the last minute, and the states of their stream. */
+function Now(): ReactNode {
+  const [now] = useState(() => Math.floor(Date.now() / 1e3))
+  const minute = [31, 10, 9, 3].map((ago) => ({
+    at: now - ago,
+    tickets: 1,
+    attos: BigInt(ago) * 10n ** 16n,
+  }))
+  return (
+    <section className="card" aria-labelledby="now">
+      <h2 id="now">The last minute</h2>
+      <div className="row">
+        {(['connecting', 'live', 'reconnecting', 'paused', 'hidden'] as const).map((state) => (
+          <Connection key={state} state={state} />
+        ))}
+      </div>
+      <Minute minute={minute} since={now - 60} isRunning={false} />
+    </section>
+  )
+}

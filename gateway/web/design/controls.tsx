@@ -1,7 +1,10 @@
+import { useMutation } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
 import { Button } from '../ui/button.tsx'
 import { Confirm } from '../ui/confirm.tsx'
+import { ValueForm } from '../ui/form/value-form.tsx'
 import { MonthChoice, formatUtcMonth } from '../ui/month-choice.tsx'
+import { SearchForm } from '../ui/search/search-form.tsx'
 import { type RangeSearch, toRange } from '../ui/usage/range.ts'
 import { RangePicker } from '../ui/usage/range-picker.tsx'
 
@@ -9,6 +12,7 @@ export const Controls = (): ReactNode => (
   <>
     <Buttons />
     <Fields />
+    <Forms />
     <Dialogs />
   </>
 )
@@ -86,6 +90,32 @@ function Fields(): ReactNode {
       </fieldset>
       <MonthChoice month={month} onChange={setMonth} />
       <RangePicker search={search} range={toRange(search, Date.now())} onChoose={setSearch} />
+    </section>
+  )
+}
+
+/** Forms of one value. What cannot be stored is refused, as by a server. */
+function Forms(): ReactNode {
+  const [search, setSearch] = useState('ada')
+  const [count, setCount] = useState('60')
+  const change = useMutation({
+    mutationFn: async (value: number) => {
+      if (value > 100) throw new Error('the plan permits at most 100')
+      setCount(`${value}`)
+    },
+  })
+  return (
+    <section className="card" aria-labelledby="forms">
+      <h2 id="forms">Forms of one value</h2>
+      <SearchForm label="Filter of a view" value={search} clear="Show all" onSearch={setSearch} />
+      <ValueForm
+        label="Calls in a minute (refused above 100)"
+        present={count}
+        parse={(text) => (/^\d+$/.test(text) ? Number(text) : null)}
+        hint="Type a whole number."
+        change={change}
+        reset={{ label: 'Use the deployment’s', value: 60 }}
+      />
     </section>
   )
 }

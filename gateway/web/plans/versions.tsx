@@ -35,7 +35,11 @@ function Comparison({ versions }: { versions: readonly Plan[] }): ReactNode {
   const navigate = useNavigate({ from })
   const [newest, second] = versions
   if (!newest || !second)
-    return <Empty>This plan has one version. A change of its terms makes another one.</Empty>
+    return (
+      <section className="card" aria-label="Versions">
+        <Empty>This plan has one version. A change of its terms makes another one.</Empty>
+      </section>
+    )
   const find = (wanted: number | undefined, otherwise: Plan): Plan =>
     versions.find(({ version }) => version === wanted) ?? otherwise
   const [left, right] = [find(search.left, second), find(search.right, newest)]

@@ -64,6 +64,11 @@ function stack(layers: readonly (readonly number[])[]): number[][] {
   return tops.reverse()
 }
 
+/** Steps between the ticks of an axis of counts: 1, 2, 5, 10 and so on. */
+const wholeSteps = Array.from({ length: 12 }, (_, power) =>
+  [1, 2, 5].map((first) => first * 10 ** power),
+).flat()
+
 interface Chart {
   readonly isMoney: boolean
   readonly stepSeconds: number
@@ -105,7 +110,16 @@ function optionsFor(
       x: { range: (_, first, last) => [first - stepSeconds / 2, last + stepSeconds / 2] },
       y: { range: (_, __, max) => [0, max > 0 ? max * 1.05 : 1] },
     },
-    axes: [axis, { ...axis, size: 70, values: (_, values) => values.map(tick) }],
+    axes: [
+      axis,
+      {
+        ...axis,
+        size: 70,
+        values: (_, values) => values.map(tick),
+        // A count has no fractions.
+        ...(!isMoney && { incrs: wholeSteps }),
+      },
+    ],
     series: [{}, ...layers],
   }
 }

@@ -20,7 +20,10 @@ export const Empty = ({ children }: { children: ReactNode }): ReactNode => (
 /** A refusal or fault, with what to do about it. */
 export function Failure({ error, retry }: { error: Error; retry?: () => void }): ReactNode {
   const session = useSessionState(error)
-  if (session === 'ended') return <EndedSession />
+  // The frame has the one link for all that the view reads; a form may be in a dialog above it.
+  if (session === 'ended in frame' && retry)
+    return <p className="soft">It shows again after the login.</p>
+  if (session === 'ended' || session === 'ended in frame') return <EndedSession />
   if (session === 'renewed')
     return (
       <p className="notice" role="status">

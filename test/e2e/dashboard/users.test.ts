@@ -310,7 +310,18 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     await create('hal')
     await authorize(registerSecret(asKey(await call('POST', '/users/hal/keys', {})).apiKey), 1e12)
     const page = await owner(viewOf('hal'))
-    expect(await page.getByText('Lent to signers').innerText()).toContain('$')
+    const lent = page.getByRole('region', { name: 'Table of lent money' }).getByRole('row')
+    await expect.poll(() => lent.count()).toBe(2)
+    const path = `/api/v1/internal/apps/${clientId()}/users/hal/holds`
+    const holds: { lentUsdAttos: string; leases: { sidecarId: string; amountUsdAttos: string }[] } =
+      await page.evaluate(`fetch('${path}').then((answer) => answer.json())`)
+    const [lease] = holds.leases
+    expect(holds).toMatchObject({ leases: [{ amountUsdAttos: holds.lentUsdAttos }] })
+    expect(await lent.last().getByRole('rowheader').innerText()).toBe(lease?.sidecarId)
+    const amount = lent.last().getByRole('cell').first().locator('span')
+    expect(await amount.getAttribute('title')).toBe(`${toDollars(holds.lentUsdAttos)} USD`)
+    const held = page.getByText('Lent to signers').locator('span')
+    expect(await held.innerText()).toBe(await amount.innerText())
   })
 
   it('explains why calls are refused', async () => {
@@ -491,6 +502,13 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     return answer.text()
   }
 })
+
+/** Writes 10^-18 USD as dollars, exactly. */
+const toDollars = (attos: string): string =>
+  attos
+    .padStart(19, '0')
+    .replace(/(\d{18})$/, '.$1')
+    .replace(/\.?0+$/, '')
 
 async function chooseMonth(page: Page, month: string): Promise<void> {
   await page.getByLabel('Month (UTC)').fill(month)

@@ -240,7 +240,11 @@ describe.runIf(executablePath)('the dashboard', () => {
     await page.context().clearCookies()
     await page.getByRole('link', { name: 'Demo', exact: true }).click()
     const opened = page.context().waitForEvent('page')
-    await page.getByRole('link', { name: 'Log in again' }).first().click()
+    // One for the view, which reads several answers.
+    const login = page.getByRole('link', { name: 'Log in again' })
+    await page.getByText('It shows again after the login.').first().waitFor()
+    await expect.poll(() => login.count()).toBe(1)
+    await login.click()
     const tab = await opened
     await logIn(tab)
     await tab.getByRole('heading', { name: 'You are logged in', level: 1 }).waitFor()
