@@ -2,7 +2,14 @@ import { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import { type M2mCaller, type UserCaller, toActor } from '../../rpc/callers.ts'
-import { gatewayCaller, m2m, oauthClient, optionalOauthClient, endUser } from '../../rpc/guards.ts'
+import {
+  gatewayCaller,
+  m2m,
+  oauthClient,
+  optionalOauthClient,
+  orMember,
+  endUser,
+} from '../../rpc/guards.ts'
 import { parseCursor, parseLimit } from '../../shared/cursor.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { batchedRpc } from '../../rpc/batched.ts'
@@ -76,7 +83,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
         deps.deviceToken.exchange(request, context),
     ),
     listSignerSessions: rpc(
-      m2m(Scope.usersWrite),
+      orMember(m2m(Scope.usersWrite), 'read'),
       async (request: pb.ListSignerSessionsRequest, caller) => {
         const { user, items, nextCursor } = await deps.sessions.list(caller, {
           externalUserId: request.externalUserId,
@@ -99,7 +106,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
       },
     ),
     revokeSignerSession: rpc(
-      m2m(Scope.usersWrite),
+      orMember(m2m(Scope.usersWrite), 'edit'),
       async (request: pb.RevokeSignerSessionRequest, caller, context) => {
         const revokedAt = await deps.sessions.revoke(caller, request, toActor(caller, context))
         return {

@@ -62,7 +62,7 @@ export function createSignerSessions({ pool, users, secrets, grants, ttlSeconds,
   }
 
   async function list(
-    caller: M2mCaller,
+    caller: Pick<M2mCaller, 'appId'>,
     request: { externalUserId: string; after: Cursor | null; limit: number },
   ) {
     const user = await users.getActive(caller.appId, request.externalUserId)
@@ -85,7 +85,7 @@ export function createSignerSessions({ pool, users, secrets, grants, ttlSeconds,
    * user's session.
    */
   async function revoke(
-    caller: M2mCaller,
+    caller: Pick<M2mCaller, 'appId'>,
     request: { externalUserId: string; id: string },
     actor: Actor,
   ): Promise<Date> {

@@ -48,7 +48,7 @@ export interface SessionFilter {
 }
 
 /**
- * Lists sessions in order of creation. Returns up to `limit + 1` rows; the extra row shows that
+ * Lists sessions, the newest first. Returns up to `limit + 1` rows; the extra row shows that
  * there are more.
  */
 export const listSessions = (db: Db, filter: SessionFilter): Promise<SessionRow[]> =>
@@ -61,8 +61,8 @@ export const listSessions = (db: Db, filter: SessionFilter): Promise<SessionRow[
     from signer_sessions
     where app_id = ${filter.appId} and user_id = ${filter.userId}
       and (${filter.after?.id ?? null}::uuid is null
-           or (created_at, id) > (${filter.after?.createdAt ?? null}::timestamptz, ${filter.after?.id ?? null}::uuid))
-    order by created_at, id
+           or (created_at, id) < (${filter.after?.createdAt ?? null}::timestamptz, ${filter.after?.id ?? null}::uuid))
+    order by created_at desc, id desc
     limit ${filter.limit + 1}`,
   )
 

@@ -3,7 +3,7 @@ import { Scope } from '../../../proto/scopes.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { del, get, post } from '../../http/endpoint.ts'
-import { asDocumented } from '../../http/schemas.ts'
+import { addSchemas, asDocumented, named, ref } from '../../http/schemas.ts'
 import { type TokenEndpoint, toSession } from './grant-types.ts'
 import { ExchangeForm, SignerSession, exchangeRequires, repeatable } from './schemas.ts'
 import { AppParams, UserParams, pageQuery, required, text } from '../schemas.ts'
@@ -37,23 +37,26 @@ const DeviceToken = Type.Object({
 const nullableInstant = (description: string) =>
   Type.Unsafe<string | null>({ type: 'string', format: 'date-time', nullable: true, description })
 
-const SignerSessionList = Type.Object({
-  clientId: Type.String(),
-  externalUserId: Type.String(),
-  sessions: Type.Array(
-    Type.Object({
-      sessionId: Type.String(),
-      id: Type.String({ description: 'The same as sessionId.' }),
-      label: Type.String(),
-      scope: Type.String(),
-      createdAt: Type.String({ format: 'date-time' }),
-      expiresAt: Type.String({ format: 'date-time' }),
-      lastUsedAt: nullableInstant('Approximate time of its last use.'),
-      revokedAt: nullableInstant('When it was ended.'),
-    }),
-  ),
-  nextCursor: Type.Optional(Type.String()),
-})
+const SignerSessionList = named(
+  Type.Object({
+    clientId: Type.String(),
+    externalUserId: Type.String(),
+    sessions: Type.Array(
+      Type.Object({
+        sessionId: Type.String(),
+        id: Type.String({ description: 'The same as sessionId.' }),
+        label: Type.String(),
+        scope: Type.String(),
+        createdAt: Type.String({ format: 'date-time' }),
+        expiresAt: Type.String({ format: 'date-time' }),
+        lastUsedAt: nullableInstant('Approximate time of its last use.'),
+        revokedAt: nullableInstant('When it was ended.'),
+      }),
+    ),
+    nextCursor: Type.Optional(Type.String()),
+  }),
+  'SignerSessionList',
+)
 
 const RevokedSession = Type.Object({
   success: Type.Boolean(),
@@ -68,6 +71,7 @@ const RevokedSession = Type.Object({
 
 /** Two exchanges that open a signer session, and a user's sessions. */
 export function signerSessionRoutes(app: App, endpoint: TokenEndpoint): void {
+  addSchemas(app, [SignerSessionList])
   exchangeForApp(app, endpoint)
   exchangeDeviceToken(app)
   listSessions(app)
@@ -123,6 +127,7 @@ const exchangeDeviceToken = post({
 const listSessions = get({
   url,
   ...rules,
+  members: 'read',
   operationId: 'listSignerSessions',
   summary: "List a user's signer sessions",
   description:
@@ -130,7 +135,7 @@ const listSessions = get({
   tags,
   params: UserParams,
   querystring: Type.Object(pageQuery),
-  response: { 200: SignerSessionList },
+  response: { 200: ref(SignerSessionList) },
   handler: async ({ params, query: { limit, ...page }, core }) => {
     const { sessions, nextCursor } = await core.grants.listSignerSessions({
       ...params,
@@ -145,6 +150,7 @@ const listSessions = get({
 const revokeSession = del({
   url,
   ...rules,
+  members: 'edit',
   operationId: 'revokeSignerSession',
   summary: 'End a signer session',
   description: 'Ends one signer session. Until effectiveBy a cache may still accept it.',

@@ -138,6 +138,22 @@ export const keysQuery = (user: UserRef) =>
       ),
   })
 
+export type SignerSession = Schemas['SignerSessionList']['sessions'][number]
+
+/** Signer sessions, the newest first. */
+export const signerSessionsQuery = (user: UserRef) =>
+  infiniteQueryOptions({
+    queryKey: about(user, 'signer-sessions'),
+    initialPageParam: '',
+    getNextPageParam: nextCursor,
+    queryFn: ({ pageParam: cursor }) =>
+      unwrap(
+        api.GET('/api/v1/internal/apps/{clientId}/users/{externalUserId}/signer-sessions', {
+          params: { path: { ...user }, query: { limit: listSize, ...withCursor(cursor) } },
+        }),
+      ),
+  })
+
 /** A user, or one of its keys, which may have limits of its own. */
 export interface LimitedRef extends UserRef {
   readonly keyId?: string

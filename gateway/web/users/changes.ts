@@ -114,6 +114,16 @@ export const useRevokeKey = (user: UserRef): Change<string, Schemas['RevokedKey'
     unwrap(api.DELETE(`${userUrl}/keys`, { params: { path: { ...user }, query: { keyId } } })),
   )
 
+/** Ends a signer session. */
+export const useEndSignerSession = (user: UserRef): Change<string> =>
+  useUserChange(user, (sessionId) =>
+    unwrap(
+      api.DELETE(`${userUrl}/signer-sessions`, {
+        params: { path: { ...user }, query: { sessionId } },
+      }),
+    ),
+  )
+
 type MaxPrice = Schemas['Limits']['maxPrices'][number]
 
 export interface NewLimits {

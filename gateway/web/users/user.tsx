@@ -13,11 +13,12 @@ import { Balance } from './balance.tsx'
 import { Decisions } from './decisions.tsx'
 import { GiveCredit } from './give-credit.tsx'
 import { Holds } from './holds.tsx'
-import { Keys } from './keys.tsx'
+import { Keys } from './credentials/keys.tsx'
 import { Limits } from './limits.tsx'
 import { Plan } from './plan.tsx'
 import { type Part, parts } from './search.ts'
 import { Statement } from './statement.tsx'
+import { SignerSessions } from './credentials/signer-sessions.tsx'
 import { StatusChange, UserStatus } from './status.tsx'
 import { Usage } from './usage.tsx'
 
@@ -149,7 +150,12 @@ function ShownPart({ part, user, isActive, canEdit }: ShownPartProps): ReactNode
     case 'statement':
       return <Statement user={user} />
     case 'keys':
-      return <Keys user={user} canEdit={canEdit} />
+      return (
+        <>
+          <Keys user={user} canEdit={canEdit} />
+          {isActive && <SignerSessions user={user} canEdit={canEdit} />}
+        </>
+      )
     case 'limits':
       return <Limits user={user} canEdit={canEdit} />
     case 'usage':

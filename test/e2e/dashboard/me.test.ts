@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { Page } from 'playwright-core'
 import { basic } from '../../../deploy/cli/client.ts'
+import { GrantType, TokenType } from '../../../proto/oauth.ts'
 import {
   confirmTyped,
   executablePath,
@@ -170,5 +171,35 @@ describe.runIf(executablePath)("a person's own use of an app", () => {
     await page.getByRole('link', { name: 'Demo' }).click()
     await page.getByText('This app has ended your access').waitFor()
     expect(await page.getByRole('button', { name: /Revoke|End/ }).count()).toBe(0)
+  })
+
+  it("shows members a user's signer sessions; the sidecar refuses one that they ended", async () => {
+    await backend('POST', '/users', { externalUserId: 'sid' })
+    const minted = await backend('POST', '/users/sid/token')
+    const { issuer, m2mClientId, m2mClientSecret } = quickstart()
+    const answer = await fetch(`${issuer}/token`, {
+      method: 'POST',
+      headers: { authorization: basic(m2mClientId, m2mClientSecret) },
+      body: new URLSearchParams({
+        grant_type: GrantType.tokenExchange,
+        subject_token: registerSecret(String(minted['access_token'])),
+        subject_token_type: TokenType.accessToken,
+      }),
+    })
+    const { access_token: session }: Answer = JSON.parse(await answer.text())
+    const credential = registerSecret(String(session))
+    expect(credential).toMatch(/^svc_ss_/)
+    expect(await authorize(credential)).toBe(200)
+    const page = await owner(`/${clientId()}/users/sid?part=keys`)
+    const sessions = page.getByRole('region', { name: 'Table of signer sessions' })
+    await sessions.getByRole('button', { name: /^End the signer session/ }).click()
+    await page.getByText('An ended session never works again').waitFor()
+    await page.getByRole('button', { name: 'Cancel' }).click()
+    expect(await authorize(credential)).toBe(200)
+    await sessions.getByRole('button', { name: /^End the signer session/ }).click()
+    await page.getByRole('button', { name: 'End the session' }).click()
+    await sessions.getByRole('row', { name: /ended/ }).waitFor()
+    expect(await sessions.getByRole('button').count()).toBe(0)
+    await expect.poll(() => authorize(credential), { timeout: 20_000 }).toBe(401)
   })
 })

@@ -25,6 +25,13 @@ const routes: {
   { method: 'GET', path: '/users/ada/keys', least: 'viewer' },
   { method: 'POST', path: '/users/ada/keys', json: {}, least: 'admin', answer: 201 },
   { method: 'DELETE', path: '/users/ada/keys?keyId=x', least: 'admin', answer: 404 },
+  { method: 'GET', path: '/users/ada/signer-sessions', least: 'viewer' },
+  {
+    method: 'DELETE',
+    path: '/users/ada/signer-sessions?sessionId=x',
+    least: 'admin',
+    answer: 404,
+  },
   { method: 'GET', path: '/users/ada/allowances', least: 'viewer' },
   {
     method: 'POST',

@@ -338,6 +338,27 @@ describe('signer sessions', () => {
     expect((await introspect(token)).body).toEqual({ active: false })
   })
 
+  it('are listed the newest first, in pages', async () => {
+    await grants.real.core
+      .as(grants.app.basic)
+      .upsertUser({ clientId: grants.app.clientId, externalUserId: 'paged' })
+    for (let count = 0; count < 3; count += 1) {
+      await openSession('paged')
+      grants.real.core.clock.advance(second)
+    }
+    const times: string[] = []
+    let cursor = ''
+    do {
+      const query = `?limit=2${cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`}`
+      const { body } = await call('GET', url('paged') + query)
+      const sessions = Array.isArray(body['sessions']) ? body['sessions'] : []
+      times.push(...sessions.map(({ createdAt }) => String(createdAt)))
+      cursor = String(body['nextCursor'] ?? '')
+    } while (cursor !== '')
+    expect(times).toHaveLength(3)
+    expect(times).toEqual([...new Set(times)].toSorted().toReversed())
+  })
+
   it('cannot be ended without an id, with an unknown id, or for another user', async () => {
     expect((await call('DELETE', url())).status).toBe(400)
     expect((await call('DELETE', `${url()}?sessionId=x`)).status).toBe(404)
