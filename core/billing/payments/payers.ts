@@ -104,6 +104,19 @@ export function createPayers({
     return payer
   }
 
+  /**
+   * Returns the user whose ledger a request names: with payer `user`, the named one in any billing
+   * mode, otherwise the payer. A person reads its own only where it pays.
+   */
+  async function findLedger(caller: PayerCaller, request: PayerRequest): Promise<UserKey> {
+    const { payer, externalUserId } = request
+    if (payer !== 'user' || caller.kind === 'self')
+      return (await findRequested(caller, request)).user
+    if (externalUserId === undefined || externalUserId.trim() === '')
+      throw new DomainError('REQUEST_INVALID', 'externalUserId is required with payer user')
+    return { appId: caller.appId, userId: (await users.get(caller.appId, externalUserId)).id }
+  }
+
   /** The account that pays for all apps of an owner is for its own session only (docs/payments.md). */
   async function findOwner(
     caller: PayerCaller,
@@ -133,7 +146,7 @@ export function createPayers({
     return { ...user, at: { plane, account } }
   }
 
-  return { findRequested, resolve, place }
+  return { findRequested, findLedger, resolve, place }
 }
 
 /**

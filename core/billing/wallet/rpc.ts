@@ -37,7 +37,7 @@ export function createWalletRpc({ pool, payers, wallets, docsUrl }: WalletRpcDep
     listWalletTransactions: rpc(
       orOperator(orSelf(m2mOrMember()), appOperator()),
       async (request: pb.ListWalletTransactionsRequest, caller) => {
-        const { user } = await payers.findRequested(caller, request)
+        const user = await payers.findLedger(caller, request)
         const { items, nextCursor } = await listTransactions(pool, user, {
           limit: request.limit,
           cursor: request.cursor,

@@ -218,7 +218,16 @@ const listTransactions = get({
     "Lists credits, usage by day, expiries, corrections, invoices, credit notes, payments and refunds. Each balance is the ledger's own after the transaction.",
   tags,
   params: AppParams,
-  querystring: Type.Object({ ...payerFields, ...transactionsQuery }),
+  querystring: Type.Object({
+    ...payerFields,
+    payer: Type.Optional(
+      oneOf(
+        ['owner', 'user'],
+        "owner: the app's owner, in any billing mode, for a session of the account that pays for the app; 403 for others, and not together with externalUserId. user: the named user, also while the owner pays.",
+      ),
+    ),
+    ...transactionsQuery,
+  }),
   response: { 200: ref(Transactions) },
   self: {
     operationId: 'listTransactionsOfMe',

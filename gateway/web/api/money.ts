@@ -58,13 +58,20 @@ export const transactionsQuery = (payer: Payer, since: number | null = null) =>
     queryFn: ({ pageParam: cursor }) => readTransactions(payer, cursor),
   })
 
-/** Reads a page of transactions; an empty cursor is the first page. */
-export const readTransactions = (payer: Payer, cursor: string) =>
+/**
+ * Reads a page of transactions; an empty cursor is the first page. With `whose`, those of the named
+ * user, also while the owner pays.
+ */
+export const readTransactions = (payer: Payer, cursor: string, whose?: 'user') =>
   unwrap(
     api.GET('/api/v1/apps/{clientId}/billing/wallet/transactions', {
       params: {
         path: { clientId: payer.clientId },
-        query: { ...payerQuery(payer), ...(cursor !== '' && { cursor }) },
+        query: {
+          ...payerQuery(payer),
+          ...(whose !== undefined && { payer: whose }),
+          ...(cursor !== '' && { cursor }),
+        },
       },
     }),
   )

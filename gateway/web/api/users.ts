@@ -259,7 +259,7 @@ export const decisionQuery = (clientId: string, decisionId: string) =>
       ),
   })
 
-/** Whether users of the app pay, so that each has a wallet, whose transactions can be listed. */
+/** Whether users of the app pay, so that each has a wallet. */
 export const usersPayQuery = (clientId: string) =>
   queryOptions({
     queryKey: ['users-pay', clientId],
@@ -271,13 +271,13 @@ export const usersPayQuery = (clientId: string) =>
     },
   })
 
-/** Transactions of a user who pays. They are read again with everything else about the user. */
+/** Transactions of a user, whoever pays. They are read again with everything else about the user. */
 export const transactionsQuery = (user: UserRef) =>
   infiniteQueryOptions({
     queryKey: about(user, 'transactions'),
     initialPageParam: '',
     getNextPageParam: nextCursor,
-    queryFn: ({ pageParam: cursor }) => readTransactions(user, cursor),
+    queryFn: ({ pageParam: cursor }) => readTransactions(user, cursor, 'user'),
   })
 
 /** The days of a UTC month on which the user was charged, the newest first, and their sum. */

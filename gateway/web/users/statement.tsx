@@ -16,14 +16,19 @@ import { useAppNow } from '../ui/usage/now.ts'
 const from = '/$clientId/users/$externalUserId'
 
 /**
- * What changed the balance of a user. A user who pays has a statement with running balances; for
- * another user, the service lists charges by day.
+ * What changed the balance of a user, with running balances. While the owner pays, also what each
+ * day cost the owner.
  */
 export function Statement({ user }: { user: UserRef }): ReactNode {
   const usersPay = useQuery(usersPayQuery(user.clientId))
   return (
     <Answer query={usersPay} rows={6}>
-      {(data) => (data ? <Transactions user={user} /> : <Charges user={user} />)}
+      {(usersPay) => (
+        <>
+          <Transactions user={user} />
+          {!usersPay && <Charges user={user} />}
+        </>
+      )}
     </Answer>
   )
 }
@@ -46,7 +51,7 @@ function Transactions({ user }: { user: UserRef }): ReactNode {
           )
         }
       </Answer>
-      <More query={transactions} label="Show older" />
+      <More query={transactions} label="Show older" isManual />
     </section>
   )
 }
@@ -65,8 +70,8 @@ function Days({ user, present }: { user: UserRef; present: string }): ReactNode 
   const navigate = useNavigate({ from })
   const days = useQuery(daysQuery(user, month))
   return (
-    <section className="card" aria-labelledby="statement">
-      <h2 id="statement">Charges by day</h2>
+    <section className="card" aria-labelledby="charges">
+      <h2 id="charges">Charges by day</h2>
       <div className="row">
         <MonthChoice
           month={month}
@@ -84,8 +89,7 @@ function Days({ user, present }: { user: UserRef; present: string }): ReactNode 
         }
       </Answer>
       <p className="soft">
-        The app’s owner pays for its users, so charges burn included usage and given credit only. If
-        users pay (billing mode merchant), this part lists every transaction with its balance.
+        The app’s owner pays for its users, so charges burn included usage and given credit only.
       </p>
     </section>
   )

@@ -243,19 +243,19 @@ describe.runIf(executablePath)('the users in the dashboard', () => {
     expect(await page.getByLabel('Sessions at the same time').inputValue()).toBe('7')
   })
 
-  it('shows charges by day while the owner pays, and a statement once users pay', async () => {
+  it('shows a statement with balances, and charges by day while the owner pays', async () => {
     await spend('sam')
-    const page = await owner(viewOf('sam'))
     await expect.poll(() => readBalance('sam')).toBe('4640000')
-    await page.getByRole('link', { name: 'Statement' }).click()
+    const page = await owner(viewOf('sam', '?part=statement'))
+    await page.getByRole('row', { name: /usage .* \$0\.36 -\$0\.36 \$4\.64/ }).waitFor()
     await page.getByRole('row', { name: /Total 1 \$0\.36 \$0\.36/ }).waitFor()
     const settings = `/api/v1/apps/${clientId()}/billing/settings`
     const setMode = (billingMode: string) =>
       send(page, { method: 'PUT', path: settings, body: { billingMode } })
     expect(await setMode('merchant')).toBe(200)
     await page.reload()
-    await page.getByRole('row', { name: /usage .* \$0\.36 -\$0\.36 \$4\.64/ }).waitFor()
     await page.getByRole('row', { name: /credit given .* \$5\.00 \$5\.00 \$5\.00/ }).waitFor()
+    expect(await page.getByRole('heading', { name: 'Charges by day' }).count()).toBe(0)
     expect(await setMode('owner_rollup')).toBe(200)
   })
 

@@ -63,6 +63,7 @@ const transactions = action({
   text: 'Lists the transactions of a payer with running balances, the newest first.',
   options: {
     ...payer,
+    payer: text('PAYER', { meaning: 'user: the named user, also while the owner pays.' }),
     limit: integer('N', { from: 1, to: 100, fallback: 25 }),
     cursor: text('CURSOR'),
   },

@@ -170,6 +170,37 @@ describe('a customer that was deleted at the processor', () => {
   })
 })
 
+describe('transactions with payer user', () => {
+  it('are those of the named user, also while the owner pays', async () => {
+    const app = await real.newApp('statement')
+    const given = await send('POST', `/api/v1/apps/${app.clientId}/users/ada/allowances`, {
+      headers: { authorization: app.basic },
+      body: { amountUsdMicros: '2000000' },
+    })
+    expect(given.status).toBe(200)
+    const list = (query: string) =>
+      send('GET', `${billing(app)}/wallet/transactions?${query}`, { headers: app.session })
+    const own = await list('payer=user&externalUserId=ada')
+    expect(own).toMatchObject({
+      status: 200,
+      body: {
+        items: [
+          { creditDeltaUsdMicros: '2000000', balanceUsdMicros: '7000000' },
+          { type: 'credit_granted', balanceUsdMicros: '5000000' },
+        ],
+      },
+    })
+    const [credit] = [own.body['items']].flat()
+    const owners = await list('externalUserId=ada')
+    expect(owners.body['items']).not.toContainEqual(credit)
+    const refused = ['payer=user', 'payer=user&externalUserId=%20', 'payer=me&externalUserId=ada']
+    for (const query of refused) expect([query, (await list(query)).status]).toEqual([query, 400])
+    expect((await list('payer=user&externalUserId=nobody')).status).toBe(404)
+    const wallet = `${billing(app)}/wallet?payer=user&externalUserId=ada`
+    expect((await send('GET', wallet, { headers: app.session })).status).toBe(400)
+  })
+})
+
 describe('the list of payments', () => {
   const read = (app: RealApp, query = '', headers: Record<string, string> = app.session) =>
     fetch(`${real.url}/api/v1/internal/apps/${app.clientId}/payments${query}`, { headers })
