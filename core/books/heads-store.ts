@@ -66,7 +66,7 @@ export async function headDifferences(
   if (!link) return []
   const stored = head && (await chain.hashAt(head.number))
   if (stored === head?.hash) return []
-  const of = (hash: string | null): Columns => ({ last: hash })
+  const toColumns = (hash: string | null): Columns => ({ last: hash })
   const row = { userId: null, externalUserId: null, key: chain.keyOf(link.number) }
-  return [{ ...row, stored: of(stored), expected: of(link.hash) }]
+  return [{ ...row, stored: toColumns(stored), expected: toColumns(link.hash) }]
 }

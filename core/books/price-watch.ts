@@ -32,8 +32,8 @@ export function createPriceWatch({ pool, log, prices }: PriceWatchDeps) {
     tx(pool, async (db) => {
       await beginSnapshot(db)
       let count = 0
-      for await (const of of priceChainDifferences(db, app.id, prices))
-        for (const { row, column, stored, expected } of toDifferences('price_chain', of)) {
+      for await (const difference of priceChainDifferences(db, app.id, prices))
+        for (const { row, column, stored, expected } of toDifferences('price_chain', difference)) {
           count += 1
           if (count <= loggedMax)
             log.error({ appId: app.id, row, column, stored, expected }, 'a price was changed')

@@ -51,7 +51,7 @@ interface UserOfApp {
 interface Table {
   readonly name: keyof RebuiltRows
   readonly differences: (db: Db, query: RangeQuery) => Promise<DifferentRow[]>
-  readonly repair: (db: Db, of: UserOfApp, rows: readonly DifferentRow[]) => Promise<void>
+  readonly repair: (db: Db, user: UserOfApp, rows: readonly DifferentRow[]) => Promise<void>
 }
 
 const rowsAtOnce = 1_000
@@ -73,10 +73,10 @@ export function createRebuild(deps: RebuildDeps) {
     {
       name: 'usage_hourly',
       differences: hourDifferences,
-      repair: (db, of, rows) =>
+      repair: (db, user, rows) =>
         ticketRecords.rebuildHours(
           db,
-          of,
+          user,
           rows.map(({ key }) => ({
             hour: key['hour'] ?? '',
             pipeline: key['pipeline'] ?? '',
@@ -87,17 +87,17 @@ export function createRebuild(deps: RebuildDeps) {
     {
       name: 'ticket_sessions',
       differences: sessionDifferences,
-      repair: (db, of, rows) =>
+      repair: (db, user, rows) =>
         ticketRecords.rebuildSessions(
           db,
-          of,
+          user,
           rows.map(({ key }) => key['session_id'] ?? ''),
         ),
     },
     {
       name: 'balances',
       differences: balanceDifferences,
-      repair: (db, of) => rebuildBalance(db, of, now()),
+      repair: (db, user) => rebuildBalance(db, user, now()),
     },
   ]
 

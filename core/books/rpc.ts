@@ -31,8 +31,8 @@ export function createBooksRpc({ verify, rebuild, seal, tickets, archive }: Book
       ) => {
         const emitAs =
           (kind: string) =>
-          (of: Progress, difference?: Difference): void =>
-            emit({ kind, ...of, difference: difference && toDifference(difference) })
+          (progress: Progress, difference?: Difference): void =>
+            emit({ kind, ...progress, difference: difference && toDifference(difference) })
         await verify.verify({
           clientId: request.clientId,
           signal,
@@ -115,14 +115,14 @@ const toDifference = ({
   by: by ?? undefined,
 })
 
-const toHead = (of: BooksHead): pb.BooksHead => ({
-  clientId: of.clientId,
-  number: String(of.number),
-  createdAt: of.createdAt.toISOString(),
-  users: String(of.users),
-  entries: String(of.entries),
-  root: of.root,
-  head: of.head,
+const toHead = (head: BooksHead): pb.BooksHead => ({
+  clientId: head.clientId,
+  number: String(head.number),
+  createdAt: head.createdAt.toISOString(),
+  users: String(head.users),
+  entries: String(head.entries),
+  root: head.root,
+  head: head.head,
 })
 
 const toRebuilt = (

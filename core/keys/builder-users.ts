@@ -145,5 +145,5 @@ function wantsKey(
 
 const render = (
   { id, externalUserId, email, status }: User,
-  of: Pick<ProvisionedUser, 'clientId' | 'created' | 'apiKey'>,
-): ProvisionedUser => ({ id, externalUserId, email: email ?? undefined, status, ...of })
+  more: Pick<ProvisionedUser, 'clientId' | 'created' | 'apiKey'>,
+): ProvisionedUser => ({ id, externalUserId, email: email ?? undefined, status, ...more })

@@ -116,7 +116,7 @@ function kafkaSource(config: KafkaConfig, { pool, log, savesMemory }: IngestionD
   const source = import('./collector/kafka.ts').then((kafka) =>
     kafka.createKafkaSource(config, {
       positions: {
-        read: (of) => positions.readPositions(pool, of),
+        read: (streams) => positions.readPositions(pool, streams),
         rewind: (to) => positions.rewind(pool, to),
       },
       log,

@@ -109,12 +109,12 @@ export function createUsageRpc({
     }),
 
     streamUsage: streamRpc(app, async (request: pb.StreamUsageRequest, emit: Emit, context) => {
-      const of =
+      const user =
         request.userId === undefined ? null : await findUser(context.caller.appId, request.userId)
       await follow({
         ...streaming(emit, context),
         appId: context.caller.appId,
-        userId: of?.id ?? null,
+        userId: user?.id ?? null,
         after: request.after,
       })
     }),

@@ -55,12 +55,12 @@ export function createUsage({
   /**
    * Throws REQUEST_INVALID for an invalid date, range or grouping; NOT_FOUND for an unknown user.
    */
-  async function query(appId: AppId, query: UsageQuery, of?: string): Promise<UsageReport> {
+  async function query(appId: AppId, query: UsageQuery, onlyUser?: string): Promise<UsageReport> {
     const parsed = parse(query)
-    if (parsed.grouping === 'daily_pipeline' && of === undefined) {
+    if (parsed.grouping === 'daily_pipeline' && onlyUser === undefined) {
       throw new DomainError('REQUEST_INVALID', 'userId is required when groupBy=daily_pipeline')
     }
-    return report(appId, of === undefined ? null : await findUser(appId, of), parsed)
+    return report(appId, onlyUser === undefined ? null : await findUser(appId, onlyUser), parsed)
   }
 
   /** Returns one user's usage. */

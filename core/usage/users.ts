@@ -18,12 +18,12 @@ export interface UsageUsers {
  */
 export const createUserFinder =
   (users: UsageUsers) =>
-  async (app: AppId, of: string): Promise<KnownUser> => {
-    const lower = of.toLowerCase()
+  async (app: AppId, externalUserId: string): Promise<KnownUser> => {
+    const lower = externalUserId.toLowerCase()
     const byId = isUuid(lower) ? await users.findById(app, userId(lower)) : null
     if (byId) return byId
-    if (subjectProblem(of) !== null) throw new DomainError('NOT_FOUND', 'no such user')
-    return users.get(app, of)
+    if (subjectProblem(externalUserId) !== null) throw new DomainError('NOT_FOUND', 'no such user')
+    return users.get(app, externalUserId)
   }
 
 export type UserFinder = ReturnType<typeof createUserFinder>

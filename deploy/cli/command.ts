@@ -51,20 +51,22 @@ export interface Action extends Choices {
   run(name: string, argv: readonly string[]): Promise<number>
 }
 
-export function action<const O extends Options, Answer>(of: Declaration<O, Answer>): Action {
-  const { text, oneOf = [], atMostOne = [], lines } = of
-  const options: Options = of.options ?? {}
+export function action<const O extends Options, Answer>(
+  declaration: Declaration<O, Answer>,
+): Action {
+  const { text, oneOf = [], atMostOne = [], lines } = declaration
+  const options: Options = declaration.options ?? {}
 
   async function run(name: string, argv: readonly string[]): Promise<number> {
-    const values = await parse(name, argv, of)
-    const answer = await answerOf(of, values).catch((error: unknown) => {
+    const values = await parse(name, argv, declaration)
+    const answer = await answerOf(declaration, values).catch((error: unknown) => {
       throw nameOption(error, options)
     })
-    const document = of.json ? of.json(answer, values) : answer
+    const document = declaration.json ? declaration.json(answer, values) : answer
     if (lines && !values.json)
       printLines([...lines(answer, values), ...moreLines(name, argv, answer)])
     else if (lines || document !== undefined) printJson(document ?? null)
-    return of.isFailure?.(answer) ? 1 : 0
+    return declaration.isFailure?.(answer) ? 1 : 0
   }
 
   return { text, options, oneOf, atMostOne, hasLines: lines !== undefined, run }

@@ -127,20 +127,20 @@ async function checkPlace(
   const kind = isProvisional ? 'provisional root' : 'root'
   const statement = await openStatement(kind, root, trusted)
   if (!statement.claims) return [statement.check]
-  const of = { proof, receipt, day: statement.claims, place }
+  const document = { proof, receipt, day: statement.claims, place }
   if (isProvisional)
     return [
       statement.check,
-      checkNames(of),
-      checkCharge(of),
-      await checkInclusion(of, 'Place in the charge'),
-      lacksDay(of, trusted),
+      checkNames(document),
+      checkCharge(document),
+      await checkInclusion(document, 'Place in the charge'),
+      lacksDay(document, trusted),
     ]
   return [
     statement.check,
-    checkNames(of),
-    await checkInclusion(of, placeName),
-    ...((await trusted.roots?.compare(root, of.day)) ?? []),
+    checkNames(document),
+    await checkInclusion(document, placeName),
+    ...((await trusted.roots?.compare(root, document.day)) ?? []),
   ]
 }
 
@@ -178,13 +178,13 @@ const ticketOf = ({ receipt }: Proved): JsonObject =>
   isObject(receipt['ticket']) ? receipt['ticket'] : {}
 
 /** Checks that both statements and the proof have the same app, day and tree. */
-function checkNames(of: Proved): Check {
-  const { proof, receipt, day, place } = of
+function checkNames(document: Proved): Check {
+  const { proof, receipt, day, place } = document
   const isSamePlace =
     !place || (place['day'] === proof.day && place['leafIndex'] === proof.leafIndex)
   const isRight =
     receipt['iss'] === day['iss'] &&
-    ticketOf(of)['clientId'] === day['clientId'] &&
+    ticketOf(document)['clientId'] === day['clientId'] &&
     proof.day === day['day'] &&
     proof.treeSize === day['treeSize'] &&
     isSamePlace
@@ -195,10 +195,10 @@ function checkNames(of: Proved): Check {
   }
 }
 
-const checkCharge = (of: Proved): Check => ({
+const checkCharge = (document: Proved): Check => ({
   name: 'Charge',
-  isRight: ticketOf(of)['chargeId'] === of.day['chargeId'],
-  text: `The root is that of charge ${String(of.day['chargeId'])}.`,
+  isRight: ticketOf(document)['chargeId'] === document.day['chargeId'],
+  text: `The root is that of charge ${String(document.day['chargeId'])}.`,
 })
 
 async function checkInclusion({ proof, receipt, day }: Proved, name: string): Promise<Check> {

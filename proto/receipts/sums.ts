@@ -59,58 +59,59 @@ interface Figures {
  */
 const isUnversioned = ({ ticket }: Figures): boolean => ticket['termsId'] === null
 
-function network(of: Figures): Sum {
-  const exact = of.fee * of.rate
+function network(figures: Figures): Sum {
+  const exact = figures.fee * figures.rate
   const expected = exact / scale
-  const roundedUp = isUnversioned(of) && exact % scale > 0n ? expected + 1n : expected
+  const roundedUp = isUnversioned(figures) && exact % scale > 0n ? expected + 1n : expected
   return {
     name: 'Network cost',
-    isRight: of.network === expected || of.network === roundedUp,
-    text: `${of.ticket['feeWei']} wei × ${of.ticket['usdPerEth']} USD/ETH = ${of.ticket['networkCostUsd']} USD`,
+    isRight: figures.network === expected || figures.network === roundedUp,
+    text: `${figures.ticket['feeWei']} wei × ${figures.ticket['usdPerEth']} USD/ETH = ${figures.ticket['networkCostUsd']} USD`,
   }
 }
 
-function retail(of: Figures): Sum {
-  const { rule } = of.claims
+function retail(figures: Figures): Sum {
+  const { rule } = figures.claims
   const name = 'Price for the user'
   if (!isObject(rule))
     return {
       name,
-      isRight: isUnversioned(of) ? null : false,
-      text: `${of.ticket['retailCostUsd']} USD, fixed without a rule`,
+      isRight: isUnversioned(figures) ? null : false,
+      text: `${figures.ticket['retailCostUsd']} USD, fixed without a rule`,
     }
-  const expected = (of.fee * of.rate * scaled(rule['multiple'])) / scale ** 2n
+  const expected = (figures.fee * figures.rate * scaled(rule['multiple'])) / scale ** 2n
   return {
     name,
-    isRight: of.retail === expected,
-    text: `the same × ${rule['multiple']} (${rule['name']}) = ${of.ticket['retailCostUsd']} USD`,
+    isRight: figures.retail === expected,
+    text: `the same × ${rule['multiple']} (${rule['name']}) = ${figures.ticket['retailCostUsd']} USD`,
   }
 }
 
-function platform(of: Figures): Sum {
-  const { cut } = of.claims
+function platform(figures: Figures): Sum {
+  const { cut } = figures.claims
   const name = 'Platform fee'
-  const feeWei = integer(of.ticket['platformFeeWei'])
+  const feeWei = integer(figures.ticket['platformFeeWei'])
   if (!isObject(cut))
     return {
       name,
-      isRight: of.platformFee === 0n && feeWei === 0n ? true : isUnversioned(of) ? null : false,
-      text: `${of.ticket['platformFeeUsd']} USD without a cut`,
+      isRight:
+        figures.platformFee === 0n && feeWei === 0n ? true : isUnversioned(figures) ? null : false,
+      text: `${figures.ticket['platformFeeUsd']} USD without a cut`,
     }
   const percent = scaled(cut['percent'])
-  const expected = (of.fee * of.rate * percent) / (scale ** 2n * 100n)
-  const expectedWei = (of.fee * percent) / (scale * 100n)
+  const expected = (figures.fee * figures.rate * percent) / (scale ** 2n * 100n)
+  const expectedWei = (figures.fee * percent) / (scale * 100n)
   return {
     name,
-    isRight: of.platformFee === expected && feeWei === expectedWei,
-    text: `${cut['percent']} % of fee and network cost = ${of.ticket['platformFeeWei']} wei, ${of.ticket['platformFeeUsd']} USD`,
+    isRight: figures.platformFee === expected && feeWei === expectedWei,
+    text: `${cut['percent']} % of fee and network cost = ${figures.ticket['platformFeeWei']} wei, ${figures.ticket['platformFeeUsd']} USD`,
   }
 }
 
-const owner = (of: Figures): Sum => ({
+const owner = (figures: Figures): Sum => ({
   name: 'Charge to the owner',
-  isRight: scaled(of.claims['ownerChargeUsd']) === of.network + of.platformFee,
-  text: `network cost + platform fee = ${String(of.claims['ownerChargeUsd'])} USD`,
+  isRight: scaled(figures.claims['ownerChargeUsd']) === figures.network + figures.platformFee,
+  text: `network cost + platform fee = ${String(figures.claims['ownerChargeUsd'])} USD`,
 })
 
 function burned({ claims, ticket, retail: due }: Figures): Sum {

@@ -134,12 +134,12 @@ export function giveBack(
 
 const returnedCredit = (
   account: Account,
-  { at, ...of }: Pick<Credit, 'id' | 'featureKey' | 'amount'> & { readonly at: Date },
+  { at, ...credit }: Pick<Credit, 'id' | 'featureKey' | 'amount'> & { readonly at: Date },
 ): Credit => ({
-  ...of,
+  ...credit,
   kind: 'adjustment',
   source: 'manual',
-  remaining: of.amount,
+  remaining: credit.amount,
   priority: adjustmentPriority,
   effectiveAt: at,
   expiresAt: null,

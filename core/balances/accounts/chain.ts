@@ -122,12 +122,12 @@ export interface AdjustmentFacts {
   readonly creditId?: string | undefined
 }
 
-export const adjustmentFacts = (of: AdjustmentFacts): Facts => [
-  String(of.amount),
-  of.reason,
-  of.author,
-  of.eventId,
-  of.at.toISOString(),
-  String(of.held),
-  ...(of.creditId === undefined ? [] : [of.creditId]),
+export const adjustmentFacts = (adjustment: AdjustmentFacts): Facts => [
+  String(adjustment.amount),
+  adjustment.reason,
+  adjustment.author,
+  adjustment.eventId,
+  adjustment.at.toISOString(),
+  String(adjustment.held),
+  ...(adjustment.creditId === undefined ? [] : [adjustment.creditId]),
 ]

@@ -144,8 +144,8 @@ export function versionsByPlan(versions: readonly PlanVersion[]): VersionsOf {
     else byPlan.set(version.planId, [version])
   }
   return (planId) => {
-    const of = byPlan.get(planId)
-    if (!of) throw new Error(`plan ${planId} has no version`)
-    return of
+    const planVersions = byPlan.get(planId)
+    if (!planVersions) throw new Error(`plan ${planId} has no version`)
+    return planVersions
   }
 }

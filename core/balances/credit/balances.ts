@@ -88,8 +88,8 @@ export function createBalances({
     const real = now()
     const present = await clocks.timeOf(pool, user.appId, real)
     if (at > present) throw new DomainError('REQUEST_INVALID', 'asOf must not be in the future')
-    const of = { ...toUserKey(user), at }
-    const since = await store.userSince(pool, of)
+    const userAt = { ...toUserKey(user), at }
+    const since = await store.userSince(pool, userAt)
     if (!since || since > at)
       throw new DomainError('NOT_FOUND', 'the user did not exist at that time')
     if (at.getTime() === present.getTime()) {
@@ -97,8 +97,8 @@ export function createBalances({
       return { ...figures, asOf: at.toISOString() }
     }
     const past = await tx(pool, async (db) => {
-      await closePast(db, of)
-      return store.balanceAt(db, of)
+      await closePast(db, userAt)
+      return store.balanceAt(db, userAt)
     })
     const remaining = microsDown(past.balance)
     return {

@@ -102,7 +102,7 @@ export async function balanceAt(db: Db, { appId, userId, at }: UserAt): Promise<
   if (!row) throw new Error('a query of sums returned no row')
   return {
     balance: attos(row.balance),
-    bound: row.bound.map((of) => ({ ...of, remaining: attos(of.remaining) })),
+    bound: row.bound.map((grant) => ({ ...grant, remaining: attos(grant.remaining) })),
     consumed: attos(row.consumed ?? '0'),
     granted: attos(row.granted),
     unpriced: row.unpriced,

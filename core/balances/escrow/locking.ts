@@ -109,8 +109,11 @@ export function createLocking({ store, accounts, losses, soldRates, exposures }:
     const next = isNextNeeded ? await accounts.nextIncluded(db, locked, until) : null
     const rates = await soldRates(db, locked)
     const sold = ({ userId }: UserKey) => {
-      const of = rates.get(userId)
-      return { retailRatio: of?.highest ?? networkRatio, ceilings: ceilingsOf(of?.maxPriceWei) }
+      const userRates = rates.get(userId)
+      return {
+        retailRatio: userRates?.highest ?? networkRatio,
+        ceilings: ceilingsOf(userRates?.maxPriceWei),
+      }
     }
     const find = ({ userId }: UserKey) => byUser.get(userId)
     const nextIncluded = ({ userId }: UserKey): bigint => next?.get(userId) ?? 0n

@@ -153,8 +153,8 @@ const toCountChange = ({ authorisation, state }: EndedAuthorisation): CountChang
 })
 
 function sumEnded(ended: readonly EndedAuthorisation[]): EndSums {
-  const sum = (of: EndState): Total => {
-    const ones = ended.filter(({ state }) => state === of)
+  const sum = (endState: EndState): Total => {
+    const ones = ended.filter(({ state }) => state === endState)
     const amount = ones.reduce((total, { authorisation }) => total + authorisation.bound, 0n)
     return { count: ones.length, amount: usdAttos(amount) }
   }

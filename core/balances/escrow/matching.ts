@@ -36,8 +36,8 @@ export function matchEarlyTickets<T extends Ticket>(
   )
 }
 
-const callKey = (of: Pick<NewAuthorisation, 'sessionId' | 'sequence' | 'userId'>): string =>
-  `${of.userId} ${of.sequence} ${of.sessionId}`
+const callKey = (call: Pick<NewAuthorisation, 'sessionId' | 'sequence' | 'userId'>): string =>
+  `${call.userId} ${call.sequence} ${call.sessionId}`
 
 function nearest<T extends Ticket>(tickets: readonly T[], micros: bigint): T | undefined {
   const distance = ({ signedMicros }: T): bigint =>

@@ -242,10 +242,10 @@ function giveBackEstimates(
   at: Date,
 ): AccountAdjustment[] {
   const estimates = Map.groupBy(matches.filter(endsEstimate), ({ userId }) => userId)
-  return [...estimates].flatMap(([userId, of]) => {
+  return [...estimates].flatMap(([userId, userMatches]) => {
     const account = byUser.get(userId)
-    const parts = partsDrawn(of)
-    const estimated = usdAttos(of.reduce((sum: bigint, { bound }) => sum + bound, 0n))
+    const parts = partsDrawn(userMatches)
+    const estimated = usdAttos(userMatches.reduce((sum: bigint, { bound }) => sum + bound, 0n))
     if (!account || estimated === 0n) return []
     const drawn = parts.reduce((sum: bigint, { amount }) => sum + amount, 0n)
     const own = toAppTime(account, at)

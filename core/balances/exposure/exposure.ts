@@ -147,8 +147,8 @@ export function createExposures(deps: ExposuresDeps) {
       missing.length === 0 ? null : await tx(pool, (db) => findPayingOwners(db, missing))
     return new Map(
       payers.flatMap(({ appId, owner, cut }) => {
-        const of = owner ?? created?.get(appId)
-        return of ? [[appId, { appId, owner: of, cut }] as const] : []
+        const payingOwner = owner ?? created?.get(appId)
+        return payingOwner ? [[appId, { appId, owner: payingOwner, cut }] as const] : []
       }),
     )
   }
@@ -197,13 +197,13 @@ export function createExposures(deps: ExposuresDeps) {
       return owner ? { owner, cut: payer.cut } : null
     }
 
-    async function save(of: Db): Promise<void> {
+    async function save(transaction: Db): Promise<void> {
       const changed = stored.flatMap(({ owner, held: before }) => {
         const [room, holds] = [rooms.get(owner.userId), latest.get(owner.userId)]
         if (!room || !holds || (!holds.isCounted && room.held === before)) return []
         return [{ owner, held: room.held, countedAt: holds.countedAt }]
       })
-      await store.saveHolds(of, changed)
+      await store.saveHolds(transaction, changed)
     }
 
     return { find, save }
@@ -222,7 +222,9 @@ export function createExposures(deps: ExposuresDeps) {
     const all = await store.findPayers(db, [...new Set(apps)], at)
     const owners = distinctOwners(all.flatMap(({ owner }) => owner ?? []))
     if (owners.length === 0) return () => null
-    const stored = new Map((await store.readHolds(db, owners)).map((of) => [of.owner.userId, of]))
+    const stored = new Map(
+      (await store.readHolds(db, owners)).map((hold) => [hold.owner.userId, hold]),
+    )
     const bounds = owners.map((owner) => stored.get(owner.userId) ?? neverHeld(owner))
     const first = await roomsOf(db, bounds, at)
     const spent = await countAgain(db, bounds, {
@@ -306,13 +308,13 @@ function createCounts({ store, accounts, horizonSeconds }: ExposuresDeps) {
       holds.map(({ owner }) => owner),
     )
     const next = await accounts.nextIncluded(db, read, until)
-    const byOwner = new Map(holds.map((of) => [of.owner.userId, of]))
+    const byOwner = new Map(holds.map((hold) => [hold.owner.userId, hold]))
     return new Map(
       read.flatMap((account): [UserId, OwnerRoom][] => {
-        const of = byOwner.get(account.userId)
-        if (!of) return []
+        const ownerHold = byOwner.get(account.userId)
+        if (!ownerHold) return []
         const money = moneyOf(account, { at, until, next: next.get(account.userId) ?? 0n })
-        const { owner, held, isCounted = false } = of
+        const { owner, held, isCounted = false } = ownerHold
         return [[owner.userId, { owner, money, held, isCounted, refusal: explainRefusal(account) }]]
       }),
     )

@@ -95,8 +95,8 @@ export function createReplay(facts: AccountFacts) {
       account.periodCountsFrom = period.countsFrom
       consumed = 0n
       endIncluded(account, period.start)
-      for (const [id, { period: of, end }] of includedIn)
-        if (end > period.start) includedIn.set(id, { period: of, end: period.start })
+      for (const [id, { period: includedPeriod, end }] of includedIn)
+        if (end > period.start) includedIn.set(id, { period: includedPeriod, end: period.start })
       running = period
     }
   }

@@ -216,10 +216,10 @@ export async function lockPayment(
   await db.query(sql`select from payments where app_id = ${app} and id = ${id} for update`)
 }
 
-export async function insertReturn(db: Db, of: StoredReturn): Promise<void> {
+export async function insertReturn(db: Db, paymentReturn: StoredReturn): Promise<void> {
   await db.query(sql`
     insert into payment_returns (app_id, user_id, id, payment_id, kind, amount_cents, created_at)
-    values (${of.appId}, ${of.userId}, ${of.id}, ${of.paymentId}, ${of.kind}, ${of.amount}, ${of.createdAt})`)
+    values (${paymentReturn.appId}, ${paymentReturn.userId}, ${paymentReturn.id}, ${paymentReturn.paymentId}, ${paymentReturn.kind}, ${paymentReturn.amount}, ${paymentReturn.createdAt})`)
 }
 
 /** A return that the ledger has not taken yet, with the credit that its payment bought. */

@@ -96,15 +96,15 @@ export function replayUser({ simulateLedger, appId, user, draft, range }: Replay
       return
     }
     advance(signedMs)
-    const of = { eventId, pipeline, modelId, signedAt: new Date(signedMs) }
+    const replayed = { eventId, pipeline, modelId, signedAt: new Date(signedMs) }
     cost += price.cost
     platformFee += price.platformFee
     retail += price.retail
-    bookedChunk.push({ ...of, cost: price.retail })
+    bookedChunk.push({ ...replayed, cost: price.retail })
     if (draft) {
       const sold = soldAt(draft, ticket, { cost: price.cost, rate: rateOf(price.rateId) })
       draftRetail += sold
-      draftedChunk.push({ ...of, cost: sold })
+      draftedChunk.push({ ...replayed, cost: sold })
     }
     if (bookedChunk.length >= chunkMax) flush()
   }

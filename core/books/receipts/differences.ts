@@ -60,11 +60,11 @@ interface RootToVerify extends RootsToVerify {
   readonly previous: string | null
 }
 
-async function compareRoot(db: Db, of: RootToVerify): Promise<DifferentRow | null> {
-  const { app, root, window, previous } = of
+async function compareRoot(db: Db, toVerify: RootToVerify): Promise<DifferentRow | null> {
+  const { app, root, window, previous } = toVerify
   if (!window) return rowOf(root.day, { cut: null }, { cut: 'missing' })
   const kept = await keptTree(db, app, root.day)
-  const tickets = await treeAgain(db, of, window)
+  const tickets = await treeAgain(db, toVerify, window)
   const claims = signedClaims(root)
   const ends = await compareEnds(db, app.id, claims)
   const stored: Columns = {

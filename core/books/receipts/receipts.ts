@@ -51,8 +51,8 @@ export function createReceipts({ pool, now, issuer, signStatement, explain }: Re
    * Issues the receipt of a ticket, of one app or of any. Throws NOT_FOUND for an unknown ticket,
    * CONFLICT while the ticket waits for a rate.
    */
-  async function issue(eventId: string, of: AppId | null): Promise<Receipt> {
-    const ticket = await explain(eventId, of)
+  async function issue(eventId: string, onlyApp: AppId | null): Promise<Receipt> {
+    const ticket = await explain(eventId, onlyApp)
     const { sale } = ticket
     if (!sale)
       throw new DomainError(
@@ -173,16 +173,16 @@ interface TicketToProve {
   readonly leaf: Leaf
 }
 
-async function prove(db: Db, of: TicketToProve): Promise<PlaceInTree | null> {
-  const { charge } = of.sale
+async function prove(db: Db, provable: TicketToProve): Promise<PlaceInTree | null> {
+  const { charge } = provable.sale
   if (!charge) return null
-  const { appId: app, userId: user } = of.ticket
+  const { appId: app, userId: user } = provable.ticket
   const cut = await store.dayOfCharge(db, { app, user, seq: charge.seq })
-  if (!cut) return proveProvisionally(db, of, charge.bookedAt.toISOString().slice(0, 10))
+  if (!cut) return proveProvisionally(db, provable, charge.bookedAt.toISOString().slice(0, 10))
   const { day, isBuilt } = cut
   const { roots } = await store.rootsPage(db, { app, from: day, to: day, limit: 1 })
-  if (roots[0]) return proveInDay(db, of, roots[0])
-  return isBuilt ? null : proveProvisionally(db, of, day)
+  if (roots[0]) return proveInDay(db, provable, roots[0])
+  return isBuilt ? null : proveProvisionally(db, provable, day)
 }
 
 async function proveProvisionally(
@@ -193,8 +193,8 @@ async function proveProvisionally(
   if (!charge) return null
   const { userId, signedAt } = ticket
   const app: AppRef = { id: ticket.appId, clientId: ticket.clientId }
-  const of = { app, userId, signedAt: new Date(signedAt), charge }
-  const proved = await proveInCharge(db, of, leaf)
+  const chargedTicket = { app, userId, signedAt: new Date(signedAt), charge }
+  const proved = await proveInCharge(db, chargedTicket, leaf)
   if (!proved) return null
   const { leafIndex, treeSize, rootHash, path } = proved
   return {

@@ -60,7 +60,7 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
         await store.lockCuts(db)
         const last = await store.findLastCut(db, app)
         const due = last ? cutsDue(last, await store.listMoves(db, app), now()) : []
-        for (const of of due) await store.insertTestCut(db, app, of)
+        for (const cut of due) await store.insertTestCut(db, app, cut)
       })
     }
   }
@@ -84,7 +84,7 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
   /** Returns false when roots of the day are still missing. */
   async function buildDay(window: Window, signal: AbortSignal): Promise<boolean> {
     for (;;) {
-      const apps = await store.appsWithoutRoot(pool, window, { of: null, limit: appsAtOnce })
+      const apps = await store.appsWithoutRoot(pool, window, { onlyApp: null, limit: appsAtOnce })
       for (const app of apps)
         if (signal.aborted || !(await buildRoot(app, { window, isOwn: false }, signal)))
           return false
@@ -104,7 +104,11 @@ export function createRoots({ pool, now, log, issuer, signStatement, prices }: R
       await holdArchive(db)
       if (!(await store.tryBuilding(db))) return false
       // Another core may have built it since.
-      const [missing] = await store.appsWithoutRoot(db, window, { of: app.id, limit: 1, isOwn })
+      const [missing] = await store.appsWithoutRoot(db, window, {
+        onlyApp: app.id,
+        limit: 1,
+        isOwn,
+      })
       if (!missing) return true
       const { day } = window
       const onChunk = (chunk: Chunk) => insertChunk(db, { app: app.id, day }, chunk)

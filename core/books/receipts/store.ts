@@ -239,11 +239,11 @@ export async function tryBuilding(db: Db): Promise<boolean> {
 export async function appsWithoutRoot(
   db: Db,
   { day, cutAt, snapshot, previous }: Window,
-  { of, limit, isOwn = false }: AppsOfWindow,
+  { onlyApp, limit, isOwn = false }: AppsOfWindow,
 ): Promise<AppRef[]> {
   const others = isOwn ? [] : await appsWithOwnDays(db, cutAt)
   const rows = await lockInApps(db, {
-    app: of,
+    app: onlyApp,
     limit,
     findApps: () => listApps(db),
     lock: (app, most) =>
@@ -280,7 +280,7 @@ async function appsWithOwnDays(db: Db, cutAt: Date): Promise<string[]> {
 
 interface AppsOfWindow {
   /** Null for all apps. */
-  readonly of: AppId | null
+  readonly onlyApp: AppId | null
   readonly limit: number
   /** True for the day of a test app. */
   readonly isOwn?: boolean

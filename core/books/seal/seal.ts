@@ -79,8 +79,8 @@ const isConflict = (error: unknown): boolean =>
 /** True when the last checkpoint does not cover everything. */
 function isNew({ entries, ends }: Covered, last: Covered | null): boolean {
   if (last === null) return entries > 0n || ends.prices !== 0n
-  const textOf = (of: Covered): string =>
-    JSON.stringify([String(of.entries), ...endColumns(of.ends)])
+  const textOf = (covered: Covered): string =>
+    JSON.stringify([String(covered.entries), ...endColumns(covered.ends)])
   return textOf({ entries, ends }) !== textOf(last)
 }
 
@@ -106,19 +106,19 @@ async function rootOf(
   return { root: digest.digest('hex'), users, entries }
 }
 
-const headOf = (previous: string, of: Omit<store.Checkpoint, 'head'>): string =>
+const headOf = (previous: string, checkpoint: Omit<store.Checkpoint, 'head'>): string =>
   hash(
     'sha256',
     JSON.stringify([
       previous,
-      String(of.number),
-      of.createdAt.toISOString(),
-      of.snapshot,
-      of.through.toISOString(),
-      String(of.users),
-      String(of.entries),
-      of.root,
-      ...endColumns(of.ends),
+      String(checkpoint.number),
+      checkpoint.createdAt.toISOString(),
+      checkpoint.snapshot,
+      checkpoint.through.toISOString(),
+      String(checkpoint.users),
+      String(checkpoint.entries),
+      checkpoint.root,
+      ...endColumns(checkpoint.ends),
     ]),
     'hex',
   )

@@ -174,13 +174,13 @@ export async function checkpointsAfter(
   return rows.map(fromRow)
 }
 
-export async function insertCheckpoint(db: Db, app: AppId, of: Checkpoint): Promise<void> {
+export async function insertCheckpoint(db: Db, app: AppId, checkpoint: Checkpoint): Promise<void> {
   await db.query(sql`
     insert into checkpoints (app_id, number, created_at, snapshot, through, users, entries, root, head, prices, prices_hash,
                              receipt_day, receipt_hash)
-    values (${app}, ${of.number}, ${of.createdAt}, ${of.snapshot}::pg_snapshot, ${of.through}, ${of.users}, ${of.entries},
-            decode(${of.root}, 'hex'), decode(${of.head}, 'hex'), ${of.ends.prices}, decode(${of.ends.pricesHash}, 'hex'),
-            ${of.ends.receiptDay}::date, decode(${of.ends.receiptHash}, 'hex'))`)
+    values (${app}, ${checkpoint.number}, ${checkpoint.createdAt}, ${checkpoint.snapshot}::pg_snapshot, ${checkpoint.through}, ${checkpoint.users}, ${checkpoint.entries},
+            decode(${checkpoint.root}, 'hex'), decode(${checkpoint.head}, 'hex'), ${checkpoint.ends.prices}, decode(${checkpoint.ends.pricesHash}, 'hex'),
+            ${checkpoint.ends.receiptDay}::date, decode(${checkpoint.ends.receiptHash}, 'hex'))`)
 }
 
 /**

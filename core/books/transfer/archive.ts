@@ -234,7 +234,9 @@ const sumsText = ({ tickets, fee, cost, markup, platformFee, platformWei }: Tick
 function refuseChanged(current: readonly store.MonthSums[], written: readonly Written[]): void {
   const textOf = (sums: readonly store.MonthSums[]): string =>
     sums
-      .map((of) => [of.appId, of.unpriced, of.unrooted, of.uninvoiced, sumsText(of)].join(' '))
+      .map((month) =>
+        [month.appId, month.unpriced, month.unrooted, month.uninvoiced, sumsText(month)].join(' '),
+      )
       .join('; ')
   if (textOf(current) !== textOf(written.map(({ sums }) => sums))) throw changed()
 }

@@ -21,13 +21,16 @@ async function primaryKey(db: Db, table: string): Promise<string> {
 export async function openRows(
   db: Db,
   table: string,
-  { of, columns }: { readonly of: HistoryTable; readonly columns: readonly Column[] },
+  {
+    definition,
+    columns,
+  }: { readonly definition: HistoryTable; readonly columns: readonly Column[] },
 ): Promise<void> {
   const fields = columns.map(({ name }) => `${quoted(name)}::text`).join(', ')
-  const order = of.order ?? (await primaryKey(db, table))
+  const order = definition.order ?? (await primaryKey(db, table))
   await db.query(
     `declare books no scroll cursor for select json_build_array(${fields})::text as line
-     from ${quoted(table)} where ${of.where ?? 'true'} order by ${order}`,
+     from ${quoted(table)} where ${definition.where ?? 'true'} order by ${order}`,
   )
 }
 

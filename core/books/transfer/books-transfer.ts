@@ -46,12 +46,12 @@ export async function exportBooks(
 }
 
 async function* readTables(db: Db): AsyncGenerator<BooksChunk> {
-  for (const [table, of] of Object.entries(history)) {
-    const columns = await tables.listColumns(db, table, of.without)
+  for (const [table, definition] of Object.entries(history)) {
+    const columns = await tables.listColumns(db, table, definition.without)
     const names = columns.map(({ name }) => name)
     yield { table, columns: names, lines: [] }
-    await store.openRows(db, table, { of, columns })
-    const limit = of.rowsAtOnce ?? rowsAtOnce
+    await store.openRows(db, table, { definition, columns })
+    const limit = definition.rowsAtOnce ?? rowsAtOnce
     for (let lines: string[] = []; ;) {
       lines = await store.fetchRows(db, limit)
       if (lines.length > 0) yield { table, columns: names, lines }
@@ -118,8 +118,8 @@ async function insertTables(db: Db, file: string): Promise<void> {
     if ('format' in chunk) continue
     if (chunk.table !== table) {
       if (table !== '') await store.continueIds(db, table)
-      const [name = '', of = {}] = expected.next().value ?? []
-      columns = await tables.listColumns(db, name, of.without)
+      const [name = '', definition = {}] = expected.next().value ?? []
+      columns = await tables.listColumns(db, name, definition.without)
       const known = columns.map((column) => column.name).join(', ')
       if (name !== chunk.table || known !== chunk.columns.join(', '))
         throw new Error(

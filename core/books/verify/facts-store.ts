@@ -33,9 +33,14 @@ export async function readFacts(
       row.id,
       {
         owner: { appId: range.appId, userId: userId(row.id) },
-        credits: new Map((credits.get(row.id) ?? []).map((of) => [of.id, creditFromRow(of)])),
+        credits: new Map(
+          (credits.get(row.id) ?? []).map((credit) => [credit.id, creditFromRow(credit)]),
+        ),
         adjustments: new Map(
-          (adjustments.get(row.id) ?? []).map((of) => [of.id, adjustmentFromRow(of)]),
+          (adjustments.get(row.id) ?? []).map((adjustment) => [
+            adjustment.id,
+            adjustmentFromRow(adjustment),
+          ]),
         ),
         periods: (periods.get(row.id) ?? []).map(periodFromRow),
         subscriptions: [

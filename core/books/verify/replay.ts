@@ -91,8 +91,8 @@ export async function* replayDifferences(
   }
 
   function begin(id: string): ReplayedUser {
-    const of = facts.get(id) ?? unknownUser(range, id)
-    return { userId: id, externalUserId: names.get(id) ?? null, replay: createReplay(of) }
+    const userFacts = facts.get(id) ?? unknownUser(range, id)
+    return { userId: id, externalUserId: names.get(id) ?? null, replay: createReplay(userFacts) }
   }
 
   function charged(

@@ -51,9 +51,9 @@ export interface Progress {
 }
 
 export interface VerifyListener {
-  progress(of: Progress): void
-  difference(of: Progress, difference: Difference): void
-  done(of: Progress): void
+  progress(progress: Progress): void
+  difference(progress: Progress, difference: Difference): void
+  done(progress: Progress): void
 }
 
 export interface VerifyOptions {

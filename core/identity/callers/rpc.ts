@@ -63,8 +63,8 @@ function checkFor(request: pb.CheckCallerRequest, metering: Metering) {
   if (request.kind === 'actor') return rpc(metering.requireConfigured(actor()), nothing)
   const guard = Object.hasOwn(guards, request.kind) ? guards[request.kind] : undefined
   if (guard) {
-    const of = guard(request.scope)
-    return rpc(request.metered ? metering.requireMetering(of) : of, nothing)
+    const scopedGuard = guard(request.scope)
+    return rpc(request.metered ? metering.requireMetering(scopedGuard) : scopedGuard, nothing)
   }
   return rpc(serviceCaller(...roles), async (): Promise<pb.CheckCallerResponse> => {
     throw new DomainError(

@@ -69,7 +69,7 @@ export function createUserCreation({ plans, gate, emitCustomers, log, now }: Use
     )
     if (users.length === 0) return new Map()
     await subscribeAll(db, users, at)
-    const customers = users.map(({ id, ...of }) => ({ ...of, userId: id }))
+    const customers = users.map(({ id, ...customer }) => ({ ...customer, userId: id }))
     await emitCustomers?.(db, customers, at)
     await emitAll(
       db,

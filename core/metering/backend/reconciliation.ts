@@ -106,7 +106,7 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
 export type Reconciliation = ReturnType<typeof createReconciliation>
 
 function registerDrift(metrics: Metrics, read: () => Promise<store.Drift | null>): void {
-  const gauge = (name: string, help: string, of: (drift: store.Drift) => number): void =>
+  const gauge = (name: string, help: string, select: (drift: store.Drift) => number): void =>
     metrics.registerMetric(
       new Gauge({
         name,
@@ -115,7 +115,7 @@ function registerDrift(metrics: Metrics, read: () => Promise<store.Drift | null>
         // NaN before the first run; if the database is unavailable, keeps the last value.
         collect() {
           return read().then(
-            (drift) => this.set(drift ? of(drift) : NaN),
+            (drift) => this.set(drift ? select(drift) : NaN),
             () => {},
           )
         },

@@ -109,9 +109,9 @@ export function sumSettlements(
 ): SettlementSums | null {
   const present = settlements.filter((settlement) => settlement !== null)
   if (present.length === 0) return null
-  const total = (of: keyof SettlementSums): Total => ({
-    count: present.reduce((sum, settlement) => sum + settlement[of].count, 0),
-    amount: usdAttos(present.reduce((sum, settlement) => sum + settlement[of].amount, 0n)),
+  const total = (kind: keyof SettlementSums): Total => ({
+    count: present.reduce((sum, settlement) => sum + settlement[kind].count, 0),
+    amount: usdAttos(present.reduce((sum, settlement) => sum + settlement[kind].amount, 0n)),
   })
   return {
     settled: total('settled'),

@@ -314,8 +314,8 @@ async function settle(
 ): Promise<IngestedBatch> {
   const { newTickets, duplicates, conflicts } = deduplicated
   const { unpriced, exhausted, settlement, anomalies } = booked
-  const problemAt = (index: number, of: Parameters<typeof ticketProblem>[1]): RecordProblem =>
-    ticketProblem({ records, index, at }, of)
+  const problemAt = (index: number, problem: Parameters<typeof ticketProblem>[1]): RecordProblem =>
+    ticketProblem({ records, index, at }, problem)
   const problems = [
     ...batch.problems.filter(({ index }) => !consumed[index]),
     ...unknownClients.map((index) => problemAt(index, unknownClient)),

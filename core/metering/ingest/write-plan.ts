@@ -190,8 +190,10 @@ export async function executePlan(
   }
 }
 
-const sumOf = (sessions: readonly SessionSums[], of: (session: SessionSums) => number): number =>
-  sessions.reduce((sum, session) => sum + of(session), 0)
+const sumOf = (
+  sessions: readonly SessionSums[],
+  select: (session: SessionSums) => number,
+): number => sessions.reduce((sum, session) => sum + select(session), 0)
 
 type WrittenTicket = Omit<TicketRest, 'subject' | 'aheadMs'> & { readonly place: number }
 

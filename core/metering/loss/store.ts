@@ -189,9 +189,9 @@ export interface CallSum {
 type CallsRow = Record<`${CallOutcome}_count` | `${CallOutcome}_attos`, string>
 
 const toCallSums = (row: CallsRow): CallSums => {
-  const sum = (of: CallOutcome): CallSum => ({
-    count: BigInt(row[`${of}_count`]),
-    amount: microsUp(usdAttos(BigInt(row[`${of}_attos`]))),
+  const sum = (outcome: CallOutcome): CallSum => ({
+    count: BigInt(row[`${outcome}_count`]),
+    amount: microsUp(usdAttos(BigInt(row[`${outcome}_attos`]))),
   })
   return {
     authorised: sum('authorised'),

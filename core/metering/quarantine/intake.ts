@@ -29,14 +29,14 @@ interface RecordAt {
  */
 export function ticketProblem(
   { records, index, at }: RecordAt,
-  of: Pick<EventProblem, 'reason' | 'detail'>,
+  problem: Pick<EventProblem, 'reason' | 'detail'>,
 ): RecordProblem {
   const record = records[index]
   const parsed = record && parseEvent(record.bytes, at, noLimits)
   if (parsed?.kind !== 'ticket')
-    return { index, problem: { ...of, eventId: null, authId: null, fee: null } }
+    return { index, problem: { ...problem, eventId: null, authId: null, fee: null } }
   const { eventId, clientId, externalUserId, fee } = parsed.ticket
-  return { index, problem: { ...of, eventId, authId: authId(clientId, externalUserId), fee } }
+  return { index, problem: { ...problem, eventId, authId: authId(clientId, externalUserId), fee } }
 }
 
 export const unknownClient = {

@@ -23,7 +23,7 @@ export function createQuarantineMetrics(
     }))
 
   // Gauges are floats; the list of quarantined events has the exact sums.
-  function gauge(name: string, help: string, value: (of: Waiting) => bigint): Gauge {
+  function gauge(name: string, help: string, value: (waiting: Waiting) => bigint): Gauge {
     return new Gauge({
       name,
       help,

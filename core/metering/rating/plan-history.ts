@@ -133,9 +133,9 @@ export function createPlanHistory({
     }
     if (missing.length === 0) return byId
     for (const [termsId, rates] of await plans.readRates(db, missing)) {
-      const of = { termsId, ...rates }
-      terms.set(termsId, of)
-      byId.set(termsId, of)
+      const planTerms = { termsId, ...rates }
+      terms.set(termsId, planTerms)
+      byId.set(termsId, planTerms)
     }
     return byId
   }
@@ -193,9 +193,9 @@ function timelineOf(
 ): Timeline {
   const last = periods.at(-1)
   const steps = periods.map(({ startMs, termsId }) => {
-    const of = termsOf.get(termsId)
-    if (!of) throw new Error(`version ${termsId} of a plan cannot be found`)
-    return { startMs, terms: of }
+    const soldTerms = termsOf.get(termsId)
+    if (!soldTerms) throw new Error(`version ${termsId} of a plan cannot be found`)
+    return { startMs, terms: soldTerms }
   })
   return { appId, userId, steps, isWhole, lastStartMs: last?.startMs ?? 0, endMs: last?.endMs ?? 0 }
 }

@@ -31,9 +31,9 @@ export function toBackendPlan(plan: Plan, clientId: string): BackendPlan {
     currency: newest.priceCurrency,
     cadence: cadences[newest.billingCycle],
     flatFee: /[1-9]/.test(newest.priceAmount) ? newest.priceAmount : null,
-    usage: partsOf(newest.bundles).map(({ feature, of }) => ({
+    usage: partsOf(newest.bundles).map(({ feature, model }) => ({
       feature,
-      unitPrice: formatDecimal18(toRetailRate({ rules }, of).rate / microsPerUsd),
+      unitPrice: formatDecimal18(toRetailRate({ rules }, model).rate / microsPerUsd),
       included,
     })),
   }
@@ -53,12 +53,12 @@ export function toBackendKey({ appId, id }: Pick<Plan, 'appId' | 'id'>, clientId
 /** A part of the usage, and a pipeline and model in it. */
 interface Part {
   readonly feature: UsageFeature
-  readonly of: { readonly pipeline: string; readonly modelId: string }
+  readonly model: { readonly pipeline: string; readonly modelId: string }
 }
 
 /** Each bundle, the other models of its pipeline, and the other pipelines. */
 function partsOf(bundles: readonly Bundle[]): Part[] {
-  if (bundles.length === 0) return [{ feature: allSpend, of: { pipeline: '', modelId: '' } }]
+  if (bundles.length === 0) return [{ feature: allSpend, model: { pipeline: '', modelId: '' } }]
   const pipelines = [...Map.groupBy(bundles, ({ pipeline }) => pipeline)]
   const named = pipelines.flatMap(([pipeline, group]) => {
     const models = group.map(({ modelId }) => modelId).filter((modelId) => modelId !== everyModel)
@@ -73,7 +73,7 @@ function partsOf(bundles: readonly Bundle[]): Part[] {
 const allSpend: UsageFeature = { key: networkSpend, name: 'Network spend', filters: null }
 
 const modelPart = (pipeline: string, modelId: string): Part => ({
-  of: { pipeline, modelId },
+  model: { pipeline, modelId },
   feature: featureOf(`${pipeline} ${modelId}`, {
     pipeline: { only: pipeline },
     model_id: { only: modelId },
@@ -81,7 +81,7 @@ const modelPart = (pipeline: string, modelId: string): Part => ({
 })
 
 const pipelinePart = (pipeline: string, models: readonly string[]): Part => ({
-  of: { pipeline, modelId: everyModel },
+  model: { pipeline, modelId: everyModel },
   feature:
     models.length === 0
       ? featureOf(pipeline, { pipeline: { only: pipeline } })
@@ -92,7 +92,7 @@ const pipelinePart = (pipeline: string, models: readonly string[]): Part => ({
 })
 
 const otherPipelines = (pipelines: readonly string[]): Part => ({
-  of: { pipeline: '', modelId: '' },
+  model: { pipeline: '', modelId: '' },
   feature: featureOf('Other pipelines', { pipeline: { except: pipelines.toSorted() } }),
 })
 

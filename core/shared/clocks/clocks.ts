@@ -11,11 +11,11 @@ import type { Move } from './store.ts'
  */
 export interface Clocks {
   /** Milliseconds by which the clocks of these apps are ahead. Omits apps at real time. */
-  ahead(db: Db, of: Iterable<InApp>): Promise<Ahead>
+  ahead(db: Db, rows: Iterable<InApp>): Promise<Ahead>
   /** The time on an app's clock at the real instant `at`. */
   timeOf(db: Db, appId: AppId, at: Date): Promise<Date>
   /** All moves of these apps' clocks, in order. Omits clocks that were never moved. */
-  moves(db: Db, of: Iterable<InApp>): Promise<ReadonlyMap<AppId, readonly Move[]>>
+  moves(db: Db, rows: Iterable<InApp>): Promise<ReadonlyMap<AppId, readonly Move[]>>
 }
 
 export type { Move }
@@ -64,11 +64,11 @@ export function createClocks(): Clocks {
   // An app never changes between test and real, so a cached value stays true.
   const kinds = new LRUCache<AppId, boolean>({ max: appsMax })
 
-  async function testApps(db: Db, of: Iterable<InApp>): Promise<AppId[]> {
+  async function testApps(db: Db, rows: Iterable<InApp>): Promise<AppId[]> {
     const tests = new Set<AppId>()
     const unknown = new Set<AppId>()
     let last: AppId | null = null
-    for (const { appId } of of) {
+    for (const { appId } of rows) {
       if (appId === last) continue
       last = appId
       const isTest = kinds.get(appId)
@@ -83,8 +83,8 @@ export function createClocks(): Clocks {
     return [...tests]
   }
 
-  async function ahead(db: Db, of: Iterable<InApp>): Promise<Ahead> {
-    const apps = await testApps(db, of)
+  async function ahead(db: Db, rows: Iterable<InApp>): Promise<Ahead> {
+    const apps = await testApps(db, rows)
     return apps.length === 0 ? noneAhead : store.findAhead(db, apps)
   }
 
@@ -92,8 +92,11 @@ export function createClocks(): Clocks {
     return later(at, (await ahead(db, [{ appId }])).get(appId) ?? 0)
   }
 
-  async function moves(db: Db, of: Iterable<InApp>): Promise<ReadonlyMap<AppId, readonly Move[]>> {
-    const apps = await testApps(db, of)
+  async function moves(
+    db: Db,
+    rows: Iterable<InApp>,
+  ): Promise<ReadonlyMap<AppId, readonly Move[]>> {
+    const apps = await testApps(db, rows)
     return apps.length === 0 ? noMoves : store.listMoves(db, apps)
   }
 

@@ -50,9 +50,9 @@ export function createHistory(deps: HistoryDeps) {
   async function requests(
     appId: AppId,
     query: HistoryQuery,
-    of?: string,
+    onlyUser?: string,
   ): Promise<Listed<RequestItem>> {
-    return requestsOf(appId, query, of === undefined ? null : () => findUser(appId, of))
+    return requestsOf(appId, query, onlyUser === undefined ? null : () => findUser(appId, onlyUser))
   }
 
   const ownRequests = (
@@ -75,9 +75,9 @@ export function createHistory(deps: HistoryDeps) {
   async function sessions(
     appId: AppId,
     query: HistoryQuery,
-    of?: string,
+    onlyUser?: string,
   ): Promise<Listed<SessionEntry>> {
-    return sessionsOf(appId, query, of === undefined ? null : () => findUser(appId, of))
+    return sessionsOf(appId, query, onlyUser === undefined ? null : () => findUser(appId, onlyUser))
   }
 
   const ownSessions = (

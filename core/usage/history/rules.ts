@@ -25,9 +25,9 @@ export const createRuleFinder =
   async (items) => {
     const ids = new Set(items.flatMap(({ termsId }) => (termsId === null ? [] : [termsId])))
     const terms = ids.size === 0 ? [] : await plans.readTerms(pool, [...ids])
-    const byId = new Map(terms.map((of) => [of.termsId, of]))
+    const byId = new Map(terms.map((planTerms) => [planTerms.termsId, planTerms]))
     return (item) => {
-      const of = item.termsId === null ? undefined : byId.get(item.termsId)
-      return of ? plans.toRetailRate(of, item).rule : null
+      const ruleTerms = item.termsId === null ? undefined : byId.get(item.termsId)
+      return ruleTerms ? plans.toRetailRate(ruleTerms, item).rule : null
     }
   }

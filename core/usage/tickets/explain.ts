@@ -76,9 +76,9 @@ const percentScale = 10n ** 16n
  */
 export function createExplain({ pool, ledger, plans, listCuts }: ExplainDeps) {
   /** Explains the ticket of an event id, in one app or any. Throws NOT_FOUND without one. */
-  const explain = (eventId: string, of: AppId | null): Promise<Explanation> =>
+  const explain = (eventId: string, onlyApp: AppId | null): Promise<Explanation> =>
     inRequest(pool, async (db) => {
-      const ticket = await store.findTicket(db, eventId, of)
+      const ticket = await store.findTicket(db, eventId, onlyApp)
       if (!ticket)
         throw new DomainError(
           'NOT_FOUND',

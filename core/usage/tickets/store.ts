@@ -81,7 +81,7 @@ interface TicketRow {
 export async function findTicket(
   db: Db,
   eventId: string,
-  of: AppId | null,
+  onlyApp: AppId | null,
 ): Promise<BookedTicket | null> {
   const row = await maybeOne<TicketRow>(
     db,
@@ -98,7 +98,7 @@ export async function findTicket(
     left join rates r on r.id = t.rate_id
     left join plan_versions v on v.id = t.terms_id
     left join plans p on p.app_id = v.app_id and p.id = v.plan_id
-    where t.event_id = ${eventId} and (${of}::text is null or t.app_id::text = ${of})
+    where t.event_id = ${eventId} and (${onlyApp}::text is null or t.app_id::text = ${onlyApp})
     order by t.signed_at
     limit 1`,
   )

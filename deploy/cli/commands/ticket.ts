@@ -25,22 +25,26 @@ export const ticket = createCommand('ticket', {
 
 type Row = [name: string, value: string]
 
-function linesOf({ formula, ...of }: Ticket): string[] {
-  return [...properties([...ticketRows(of), ...(of.sale ? saleRows(of.sale) : [])]), '', ...formula]
+function linesOf({ formula, ...ticket }: Ticket): string[] {
+  return [
+    ...properties([...ticketRows(ticket), ...(ticket.sale ? saleRows(ticket.sale) : [])]),
+    '',
+    ...formula,
+  ]
 }
 
-const ticketRows = (of: Omit<Ticket, 'formula'>): Row[] => [
-  ['ticket', of.eventId],
-  ['app', of.clientId],
-  ['user', of.externalUserId ?? of.endUserId],
-  ['request', of.gatewayRequestId],
-  ['session', `${of.sessionId}, number ${of.sequenceNumber}`],
-  ['feature', `${of.pipeline}:${of.modelId}`],
-  ['signed', of.signedAt],
-  ...(of.clockAheadMs === undefined
+const ticketRows = (ticket: Omit<Ticket, 'formula'>): Row[] => [
+  ['ticket', ticket.eventId],
+  ['app', ticket.clientId],
+  ['user', ticket.externalUserId ?? ticket.endUserId],
+  ['request', ticket.gatewayRequestId],
+  ['session', `${ticket.sessionId}, number ${ticket.sequenceNumber}`],
+  ['feature', `${ticket.pipeline}:${ticket.modelId}`],
+  ['signed', ticket.signedAt],
+  ...(ticket.clockAheadMs === undefined
     ? []
-    : [['test clock', `${of.clockAheadMs} ms ahead of the signer`] satisfies Row]),
-  ['fee', `${of.feeWei} wei`],
+    : [['test clock', `${ticket.clockAheadMs} ms ahead of the signer`] satisfies Row]),
+  ['fee', `${ticket.feeWei} wei`],
 ]
 
 const saleRows = ({ rate, plan, rule, cut, period, charge, ...sale }: TicketSale): Row[] => [

@@ -70,7 +70,7 @@ const getLossReport = get({
       ...report,
       period: requireField(report.period, 'period'),
       totals: requireField(report.totals, 'totals'),
-      apps: report.apps.map((of) => ({ ...of, totals: requireField(of.totals, 'totals') })),
+      apps: report.apps.map((app) => ({ ...app, totals: requireField(app.totals, 'totals') })),
     }
   },
 })

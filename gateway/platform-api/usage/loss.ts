@@ -18,7 +18,8 @@ const lateCount = Type.Integer({
 })
 const sequenceNumber = (description: string) => Type.String({ pattern: '^[0-9]+$', description })
 
-const bounds = (of: string) => Micros(`${of}, by their highest possible cost; rounded up.`)
+const bounds = (subject: string) =>
+  Micros(`${subject}, by their highest possible cost; rounded up.`)
 
 const callTotals = {
   authorisedCount: Type.Integer({ description: 'Allowed calls.' }),

@@ -29,11 +29,11 @@ export function useBulkRedrive() {
   const running = useRef<AbortController>(null)
   useEffect(() => () => running.current?.abort(), [])
 
-  async function run(of: Pick<Progress, 'reason' | 'count'>, signal: AbortSignal): Promise<void> {
-    let done: Progress = { ...of, redriven: 0, left: 0, problems: [], isDone: false }
+  async function run(job: Pick<Progress, 'reason' | 'count'>, signal: AbortSignal): Promise<void> {
+    let done: Progress = { ...job, redriven: 0, left: 0, problems: [], isDone: false }
     setProgress(done)
     for (let cursor: string | undefined; !done.isDone && !signal.aborted;) {
-      const page = await redriveReason({ reason: of.reason, cursor, signal })
+      const page = await redriveReason({ reason: job.reason, cursor, signal })
       cursor = page.nextCursor
       done = {
         ...done,

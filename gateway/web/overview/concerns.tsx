@@ -227,14 +227,14 @@ interface Secrets {
 export function fromSecrets({ client, signer, endpoints }: Secrets, now: number): Concern[] {
   const hooks = endpoints.flatMap(({ secrets }) => secrets)
   return [
-    fromEndings({ of: 'client', leadsTo: 'settings' }, client, now),
-    fromEndings({ of: 'signer', leadsTo: 'settings' }, signer, now),
-    fromEndings({ of: 'webhook', leadsTo: 'webhooks' }, hooks, now),
+    fromEndings({ kind: 'client', leadsTo: 'settings' }, client, now),
+    fromEndings({ kind: 'signer', leadsTo: 'settings' }, signer, now),
+    fromEndings({ kind: 'webhook', leadsTo: 'webhooks' }, hooks, now),
   ].filter((each) => each !== null)
 }
 
 function fromEndings(
-  { of, leadsTo }: { readonly of: string; readonly leadsTo: 'settings' | 'webhooks' },
+  { kind, leadsTo }: { readonly kind: string; readonly leadsTo: 'settings' | 'webhooks' },
   secrets: readonly Ending[],
   now: number,
 ): Concern | null {
@@ -246,12 +246,12 @@ function fromEndings(
   return first === undefined
     ? null
     : {
-        key: `expiring ${of}`,
+        key: `expiring ${kind}`,
         title: 'Secrets expire',
         text: (
           <>
-            {plural(ends.length, `old ${of} secret stops`, `old ${of} secrets stop`)} working soon,
-            the first <Instant at={first} />. Check that the new ones are in use.
+            {plural(ends.length, `old ${kind} secret stops`, `old ${kind} secrets stop`)} working
+            soon, the first <Instant at={first} />. Check that the new ones are in use.
           </>
         ),
         isUrgent: false,

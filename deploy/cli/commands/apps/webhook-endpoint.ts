@@ -42,10 +42,13 @@ const tableOf = (endpoints: readonly (WebhookEndpoint | undefined)[]): string[] 
     'the app has no webhook endpoint',
   )
 
-const keyLines = (of: { endpoint?: WebhookEndpoint | undefined; secret?: string | undefined }) =>
-  of.secret === undefined
-    ? [`public key: ${of.endpoint?.secrets[0]?.publicKey ?? ''}`]
-    : [`secret (shown once): ${of.secret}`]
+const keyLines = (answer: {
+  endpoint?: WebhookEndpoint | undefined
+  secret?: string | undefined
+}) =>
+  answer.secret === undefined
+    ? [`public key: ${answer.endpoint?.secrets[0]?.publicKey ?? ''}`]
+    : [`secret (shown once): ${answer.secret}`]
 
 const list = action({
   text: "Lists the endpoints that receive the app's events.",

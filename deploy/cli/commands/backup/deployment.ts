@@ -22,7 +22,7 @@ export interface Deployment {
 }
 
 /** Runs `work` with the deployment of the settings, whose database exists. */
-export async function withDeployment<T>(work: (of: Deployment) => Promise<T>): Promise<T> {
+export async function withDeployment<T>(work: (deployment: Deployment) => Promise<T>): Promise<T> {
   const { env } = await readEnvironment(process.env)
   const dataDir = resolveDataDir(env)
   const settings = readSettings({ ...(await findSecrets(dataDir)), ...env })
@@ -42,7 +42,9 @@ export async function withDeployment<T>(work: (of: Deployment) => Promise<T>): P
  * Like `withDeployment`, for a deployment that is not used yet: creates the embedded database and
  * its secrets if no other database is set.
  */
-export async function withNewDeployment<T>(work: (of: Deployment) => Promise<T>): Promise<T> {
+export async function withNewDeployment<T>(
+  work: (deployment: Deployment) => Promise<T>,
+): Promise<T> {
   const { env } = await readEnvironment(process.env)
   readPassphraseOf(env)
   const dataDir = resolveDataDir(env)
