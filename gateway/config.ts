@@ -47,7 +47,7 @@ export function readGatewayConfig(env: EnvReader): GatewayConfig {
     tokenAlg: env.choice('TOKEN_ALG', {
       meaning: 'Algorithm of new signing keys.',
       fallback: 'RS256',
-      of: ['RS256', 'ES256'],
+      choices: ['RS256', 'ES256'],
     }),
     edge: readEdgeConfig(env),
     validateV2: /^(1|true|yes)$/i.test(

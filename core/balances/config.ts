@@ -48,7 +48,7 @@ export const readEscrowConfig = (env: EnvReader): EscrowConfig => ({
   }),
   ...readQuotas(env),
   lostTickets: env.choice('LOST_TICKETS', {
-    of: ['write_off', 'charge'],
+    choices: ['write_off', 'charge'],
     fallback: 'write_off',
     meaning:
       'Treatment of a signed call whose ticket is lost: write_off releases its money, charge books its bound as an estimate.',

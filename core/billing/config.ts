@@ -25,7 +25,7 @@ const chargesAtOnceMax = 64
 export const readBillingConfig = (env: EnvReader): BillingConfig => ({
   gateMode: env.choice('ACTIVATION_GATE_MODE', {
     fallback: env.isEmbedded ? 'log' : 'enforce',
-    of: gateModes,
+    choices: gateModes,
     meaning:
       'Mode of the activation gate: off, log (refuses nothing, but logs what it would refuse), enforce_revenue (refuses sales only), or enforce. The all-in-one service uses log by default.',
   }),

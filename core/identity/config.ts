@@ -50,7 +50,7 @@ export const readIdentityConfig = (env: EnvReader): IdentityConfig => ({
   }),
   allowedLogins: readAllowedLogins(env),
   appCreation: env.choice('APP_CREATION', {
-    of: ['admins', 'accounts'],
+    choices: ['admins', 'accounts'],
     fallback: 'admins',
     meaning: 'Who may create apps: platform admins, or every account.',
   }),
@@ -69,7 +69,7 @@ export const readIdentityConfig = (env: EnvReader): IdentityConfig => ({
 
 function readSignUp(env: EnvReader): SignUpPolicy {
   const mode = env.choice('SIGN_UP', {
-    of: signUpModes,
+    choices: signUpModes,
     fallback: 'off',
     meaning:
       'Who may create an account by a link in a mail: no address, addresses that are invited to an app, or also others (address). It needs SMTP_URL, except in the all-in-one service.',

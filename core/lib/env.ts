@@ -91,11 +91,11 @@ export function createEnvReader(
 
   function choice<T extends string>(
     name: string,
-    spec: Spec & { fallback: T; of: readonly T[] },
+    spec: Spec & { fallback: T; choices: readonly T[] },
   ): T {
     const value = raw(name, spec)
-    const choice = spec.of.find((option) => option === value)
-    if (choice === undefined) problem(`${name} must be one of ${spec.of.join(', ')}`)
+    const choice = spec.choices.find((option) => option === value)
+    if (choice === undefined) problem(`${name} must be one of ${spec.choices.join(', ')}`)
     return choice ?? spec.fallback
   }
 

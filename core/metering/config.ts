@@ -51,7 +51,7 @@ const defaultRateUrls =
 export function readMeteringConfig(env: EnvReader): MeteringConfig {
   const kafka = readKafka(env)
   const collector = env.choice('COLLECTOR', {
-    of: ['on', 'off'],
+    choices: ['on', 'off'],
     fallback: 'on',
     meaning:
       'Whether core itself collects events from Kafka; off if separate collectors (tollgate collector) do.',
@@ -156,7 +156,7 @@ function readKafka(env: EnvReader): KafkaConfig | null {
 
 function readTls(env: EnvReader): KafkaConfig['tls'] {
   const tls = env.choice('KAFKA_TLS', {
-    of: ['on', 'off'],
+    choices: ['on', 'off'],
     fallback: 'off',
     meaning: 'Whether connections to the brokers use TLS (1.2 or newer).',
   })

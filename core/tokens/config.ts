@@ -41,7 +41,7 @@ interface LoginConfig {
 export const readTokensConfig = (env: EnvReader): TokensConfig => ({
   alg: env.choice('TOKEN_ALG', {
     fallback: 'RS256',
-    of: signingAlgorithms,
+    choices: signingAlgorithms,
     meaning: 'Algorithm of new signing keys.',
   }),
   userTtlSeconds: env.integer('USER_TOKEN_TTL_SECONDS', {
@@ -140,6 +140,6 @@ const readLogin = (env: EnvReader): LoginConfig => ({
 const readEnforceAllowance = (env: EnvReader): boolean =>
   env.choice('ENFORCE_ALLOWANCE_ON_EXCHANGE', {
     fallback: 'false',
-    of: ['true', 'false'],
+    choices: ['true', 'false'],
     meaning: 'Whether a signer session is refused with 402 when the user has no money left.',
   }) === 'true'

@@ -17,7 +17,7 @@ export function readLimits(env: EnvReader): Reloadable<LimitSettings> | null {
     meaning:
       "Whether these are rate limited: token, device, key-exchange, validate and login routes, the builder API's creation of users, the edge, and wrong credentials at usage routes and ingest.",
     fallback: 'on',
-    of: ['on', 'off'],
+    choices: ['on', 'off'],
   })
   return state === 'on' ? settings : null
 }

@@ -36,7 +36,7 @@ export const checks: Readonly<Record<string, () => void | Promise<void>>> = {
     const account = accountWith(100n)
     const leases = createLeases([])
     const { lease } = lendTo(lendCall(), { ...situation, account, leases })
-    const endsAt = leases.of(user.userId)[0]?.endsAt.getTime() ?? 0
+    const endsAt = leases.list(user.userId)[0]?.endsAt.getTime() ?? 0
     // The sidecar stops 2 s early, and the signer waits 5 s for an answer.
     assert.ok(lease && endsAt >= at.getTime() + (lease.seconds - 2 + 5) * 1_000)
   },

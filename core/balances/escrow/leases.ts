@@ -14,14 +14,14 @@ export function createLeases(stored: readonly Lease[]) {
   const changed = new Set<Lease>()
   const closed = new Set<Lease>()
 
-  const listOf = (user: UserId): Lease[] => byUser.get(user) ?? []
+  const list = (user: UserId): Lease[] => byUser.get(user) ?? []
 
   /** Opens a new lease, or records that a lease has changed. */
   function put(lease: Lease): void {
     if (opened.has(lease)) return
-    if (listOf(lease.userId).includes(lease)) changed.add(lease)
+    if (list(lease.userId).includes(lease)) changed.add(lease)
     else {
-      byUser.set(lease.userId, [...listOf(lease.userId), lease])
+      byUser.set(lease.userId, [...list(lease.userId), lease])
       opened.add(lease)
     }
   }
@@ -29,7 +29,7 @@ export function createLeases(stored: readonly Lease[]) {
   function close(lease: Lease): void {
     byUser.set(
       lease.userId,
-      listOf(lease.userId).filter((other) => other !== lease),
+      list(lease.userId).filter((other) => other !== lease),
     )
     changed.delete(lease)
     if (!opened.delete(lease)) closed.add(lease)
@@ -40,7 +40,7 @@ export function createLeases(stored: readonly Lease[]) {
    * would, including when it is already recalled.
    */
   function recall(account: Account, { missing, at }: { missing: bigint; at: Date }): boolean {
-    const live = listOf(account.userId).filter(({ endsAt }) => endsAt > at)
+    const live = list(account.userId).filter(({ endsAt }) => endsAt > at)
     if (live.reduce((sum, lease) => sum + leaseRemainder(lease), 0n) < missing) return false
     account.lendAfter = addSeconds(at, recallSeconds)
     for (const lease of live.filter(({ recalledAt }) => recalledAt === null)) {
@@ -61,7 +61,7 @@ export function createLeases(stored: readonly Lease[]) {
     closed: [...closed],
   })
 
-  return { of: listOf, put, close, recall, recalledAt, changes }
+  return { list, put, close, recall, recalledAt, changes }
 }
 
 export type Leases = ReturnType<typeof createLeases>

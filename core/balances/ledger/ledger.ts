@@ -199,7 +199,7 @@ export function createLedger({
    */
   async function recall(db: Db, account: Account, at: Date): Promise<boolean> {
     const leases = createLeases(await escrow.findLeases(db, [account]))
-    if (leases.of(account.userId).every(({ endsAt }) => endsAt <= at)) return false
+    if (leases.list(account.userId).every(({ endsAt }) => endsAt <= at)) return false
     leases.recall(account, { missing: 0n, at })
     await escrow.saveLeases(db, leases.changes())
     return true

@@ -27,7 +27,7 @@ export type ProcessorConfig =
 export function readProcessorConfig(env: EnvReader): ProcessorConfig {
   const stripe = readStripeConfig(env)
   const kind = env.choice('PAYMENT_PROCESSOR', {
-    of: processorKinds,
+    choices: processorKinds,
     fallback: stripe.live !== null ? 'stripe' : env.isEmbedded ? 'simulated' : 'none',
     meaning:
       'Payment processor: none, stripe (the default where STRIPE_SECRET_KEY is set), or simulated, which moves no money and runs only in the all-in-one service, where it is the default. Changing it does not move cards or accounts.',

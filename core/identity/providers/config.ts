@@ -18,7 +18,7 @@ export type UserProviderConfig =
 /** Declares and reads where the users of the builder API are created (decision 17). */
 export function readUserProvider(env: EnvReader): UserProviderConfig {
   const name = env.choice('USER_PROVIDER', {
-    of: ['local', 'auth0'],
+    choices: ['local', 'auth0'],
     fallback: 'local',
     meaning:
       'Identity provider at which the builder API also creates end users: local (no provider, only our own tables) or auth0.',

@@ -48,7 +48,7 @@ export function readServerTls(env: EnvReader): ServerTls | undefined {
   const files = readTlsFiles(env)
   const clientAuth = env.choice('CORE_TLS_CLIENT_AUTH', {
     fallback: 'none',
-    of: ['none', 'require'],
+    choices: ['none', 'require'],
     meaning: 'require: core serves only callers with a certificate of an authority in CORE_TLS_CA.',
   })
   if (clientAuth === 'require' && files.ca === undefined)

@@ -20,7 +20,7 @@ export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 's
 export const readLogLevel = (env: EnvReader): string =>
   env.choice('LOG_LEVEL', {
     fallback: 'info',
-    of: logLevels,
+    choices: logLevels,
     meaning: 'Least severe level that is logged, from trace to fatal; or silent.',
   })
 

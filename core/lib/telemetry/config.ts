@@ -44,7 +44,7 @@ export function readTelemetry(env: EnvReader, process: string): TelemetryConfig 
       meaning: 'More attributes of this process in traces and metrics, as name=value pairs.',
     }),
     sampler: env.choice('OTEL_TRACES_SAMPLER', {
-      of: samplers,
+      choices: samplers,
       fallback: 'parentbased_always_on',
       meaning:
         'Which traces are kept. The parentbased ones follow the decision of a caller that sends traceparent, except in gateways.',

@@ -39,7 +39,7 @@ export function readBackendConfig(env: EnvReader): BackendConfig {
     meaning: 'Most events in one request to OpenMeter.',
   })
   const name = env.choice('METERING_BACKEND', {
-    of: backendNames,
+    choices: backendNames,
     fallback: url === undefined ? 'embedded' : 'openmeter',
     meaning:
       'Metering backend that reports usage in addition to the ledger: embedded (our own tables), openmeter (the default when OPENMETER_URL is set) or none.',

@@ -65,7 +65,7 @@ export function readReplicaConfig(env: EnvReader): ReplicaConfig | null {
 const readMigrates = (env: EnvReader): boolean =>
   env.choice('MIGRATE', {
     fallback: 'on',
-    of: ['on', 'off'],
+    choices: ['on', 'off'],
     meaning:
       'Whether a starting process applies missing migrations to the database. With off it refuses to start on an older schema, and `tollgate migrate` applies them.',
   }) === 'on'

@@ -53,7 +53,7 @@ export const Charts = (): ReactNode => (
       <h2 id="shares">Shares of a total</h2>
       <ShareTable
         label="Table of shares"
-        of="Pipeline"
+        head="Pipeline"
         columns={['Model']}
         rows={rows}
         totals={toSums(150, 10_000_000)}

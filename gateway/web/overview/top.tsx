@@ -21,7 +21,7 @@ const rowsShown = 5
 export function Top({ clientId, by, range, search }: TopProps): ReactNode {
   const selection = { dates: toDates(range.current), groupBy: by }
   const usage = useQuery(usageQuery(clientId, selection))
-  const { title, of, columns } = breakdownTexts[by]
+  const { title, head, columns } = breakdownTexts[by]
   return (
     <section className="card" aria-labelledby={`top-${by}`} aria-busy={usage.isPlaceholderData}>
       <div className="head">
@@ -37,7 +37,7 @@ export function Top({ clientId, by, range, search }: TopProps): ReactNode {
           return (
             <ShareTable
               label={`Table of ${title.toLowerCase()}`}
-              of={of}
+              head={head}
               columns={columns}
               rows={rows.slice(0, rowsShown)}
               totals={data.totals}

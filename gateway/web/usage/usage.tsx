@@ -145,7 +145,7 @@ function Rows({
   const { user, pipeline, model, page = 1 } = search
   const selection = { dates: toDates(range.current), groupBy: by, user, pipeline, model }
   const usage = useQuery(usageQuery(clientId, selection))
-  const { title, of, columns } = breakdownTexts[by]
+  const { title, head, columns } = breakdownTexts[by]
   return (
     <Answer query={usage}>
       {(data) => {
@@ -157,7 +157,7 @@ function Rows({
           <>
             <ShareTable
               label={`Table of ${title.toLowerCase()}`}
-              of={of}
+              head={head}
               columns={columns}
               rows={rows.slice((page - 1) * pageSize, page * pageSize)}
               totals={data.totals}

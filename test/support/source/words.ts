@@ -37,6 +37,9 @@ const instead: Readonly<Record<string, string>> = {
 /** Words that are too general without the thing they belong to. */
 const vague = new Set(['Outcome', 'Batch', 'Result', 'Found', 'Done', 'Fresh', 'Who', 'Voice'])
 
+/** Prepositions, which name nothing. */
+const prepositions = new Set(['of', 'with'])
+
 const wordsOf = (name: string): string[] =>
   name
     .replaceAll(/([a-z0-9])([A-Z])/g, '$1 $2')
@@ -50,6 +53,7 @@ const wordsOf = (name: string): string[] =>
  */
 export function forbiddenName(name: string): string | undefined {
   if (vague.has(name)) return 'of what?'
+  if (prepositions.has(name)) return 'a noun'
   const words = wordsOf(name)
   const last = words.at(-1) ?? ''
   const asks = /^(is|are|has|was|were|not)$/.test(words[0] ?? '')

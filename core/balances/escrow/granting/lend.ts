@@ -80,7 +80,7 @@ export function createLend({ store, leaseSeconds, lock, openRooms }: EscrowDeps 
     leases: Leases,
   ) {
     const othersOf = ({ userId }: UserKey) =>
-      leases.of(userId).filter(({ instance }) => instance !== process.instance)
+      leases.list(userId).filter(({ instance }) => instance !== process.instance)
     const others = calls.filter(({ session }) => session).flatMap(othersOf)
     const contacts = await store.findContacts(db, [
       ...new Set(others.map(({ instance }) => instance)),

@@ -114,7 +114,7 @@ export function lendTo(call: LendCall, situation: Situation): LendAnswer {
 function renew(call: LendCall, situation: Situation): LentLease | null {
   const { process, account, leases, at } = situation
   if (account.lendAfter !== null && account.lendAfter > at) return null
-  const own = leases.of(account.userId).find(({ instance }) => instance === process.instance)
+  const own = leases.list(account.userId).find(({ instance }) => instance === process.instance)
   if (!own) return extend(call, situation, newLease(process, account, situation))
   // An ended lease is an orphan, and unmatched tickets may have lowered it. The sidecar returns it
   // and gets a new one.

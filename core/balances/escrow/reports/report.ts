@@ -75,7 +75,7 @@ export function createReports({ store, lock, prove }: EscrowDeps & Locking) {
       { at },
     )
     const ratioOf = ({ userId, leaseId }: ReportedCalls): bigint | undefined =>
-      leases.of(userId).find(({ id }) => id === leaseId)?.retailRatio
+      leases.list(userId).find(({ id }) => id === leaseId)?.retailRatio
     const entries = await takeEntries(db, batch, {
       find,
       at,

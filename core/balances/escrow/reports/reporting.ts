@@ -142,7 +142,7 @@ export function moveBound(
   held: UsdAttos,
   { account, leases }: Situation,
 ): UsdAttos {
-  const lease = leases.of(userId).find(({ id }) => id === leaseId)
+  const lease = leases.list(userId).find(({ id }) => id === leaseId)
   const part = lease ? lower(account, lease, bound) : 0n
   if (lease) leases.put(lease)
   account.pending = usdAttos(account.pending + held)
@@ -151,7 +151,7 @@ export function moveBound(
 
 /** True for calls that are reported after their lease ended or was released. */
 export function isLate({ userId, leaseId }: ReportedCalls, leases: Leases, at: Date): boolean {
-  const lease = leases.of(userId).find(({ id }) => id === leaseId)
+  const lease = leases.list(userId).find(({ id }) => id === leaseId)
   return leaseId !== null && (!lease || isOrphan(lease, at))
 }
 
@@ -162,7 +162,7 @@ const isOrphan = ({ endsAt }: Lease, at: Date): boolean => endsAt <= at
  * reported, the difference stays lent until the lease's end. Returns the freed amount.
  */
 export function takeBack(returned: ReturnedLease, { account, leases }: Situation): UsdAttos {
-  const lease = leases.of(returned.userId).find(({ id }) => id === returned.leaseId)
+  const lease = leases.list(returned.userId).find(({ id }) => id === returned.leaseId)
   if (!lease) return usdAttos(0n)
   const unreported = returned.used - lease.used
   const stays = unreported > 0n ? unreported : 0n

@@ -10,11 +10,11 @@ export const breakdowns = ['pipeline_model', 'user', 'session'] as const
 export type Breakdown = (typeof breakdowns)[number]
 
 export const breakdownTexts: Readonly<
-  Record<Breakdown, { title: string; of: string; columns: readonly string[] }>
+  Record<Breakdown, { title: string; head: string; columns: readonly string[] }>
 > = {
-  pipeline_model: { title: 'Pipelines and models', of: 'Pipeline', columns: ['Model'] },
-  user: { title: 'Users', of: 'User', columns: [] },
-  session: { title: 'Sessions', of: 'Session, user', columns: ['Pipeline, model', 'Time'] },
+  pipeline_model: { title: 'Pipelines and models', head: 'Pipeline', columns: ['Model'] },
+  user: { title: 'Users', head: 'User', columns: [] },
+  session: { title: 'Sessions', head: 'Session, user', columns: ['Pipeline, model', 'Time'] },
 }
 
 interface Place {

@@ -15,7 +15,7 @@ export interface ShareRow {
 interface ShareTableProps {
   readonly label: string
   /** The head of the first column. */
-  readonly of: string
+  readonly head: string
   readonly columns?: readonly string[]
   readonly rows: readonly ShareRow[]
   readonly totals: Sums
@@ -28,7 +28,7 @@ const shown: readonly FigureName[] = ['tickets', 'network', 'owner', 'billable']
 /** Rows by what they cost the owner, each with its part of the total. */
 export const ShareTable = ({
   label,
-  of,
+  head,
   columns = [],
   rows,
   totals,
@@ -38,7 +38,7 @@ export const ShareTable = ({
     <table className="shares" aria-busy={isBusy}>
       <thead>
         <tr>
-          <th scope="col">{of}</th>
+          <th scope="col">{head}</th>
           {columns.map((column) => (
             <th key={column} scope="col">
               {column}
