@@ -92,6 +92,7 @@ export function listViews(app: SeededApp): View[] {
       losses: ['/operate/losses'],
       differences: ['/operate/differences?all=true'],
       checks: ['/operate/checks'],
+      'test-clocks': ['/operate/test-clocks'],
       signers: ['/operate/signers'],
       'signing-keys': ['/operate/signing-keys'],
       configuration: ['/operate/configuration'],
