@@ -229,3 +229,43 @@ describe.each(['live', 'test'] as const)('a return of a top-up in the %s plane',
     expect(await dollars(shop)).toBe(included + 13)
   })
 })
+
+describe('a return that is read while others are recorded', () => {
+  it('is given up after five readings, and booked when its event is handled again', async () => {
+    const shop = await newShop('test')
+    const payment = await pay(shop, '20')
+    let readings = 0
+    let isBusy = true
+    stripe.faults = ({ method, path }) => {
+      if (method !== 'GET' || !path.endsWith(payment) || !isBusy) return undefined
+      readings += 1
+      // Another core records a cent of the refund while the answer is on its way.
+      void rows(
+        `insert into payment_returns (app_id, user_id, id, payment_id, kind, amount_cents, created_at)
+         select app_id, user_id, gen_random_uuid(), id, 'refund', 1, now() from payments where processor_id = $1`,
+        payment,
+      )
+      return { kind: 'late', ms: 1_500 }
+    }
+    stripe.refundPayment(shop.at, payment, 500)
+    const outcomes = async (): Promise<string[]> =>
+      (
+        await rows<{ outcome: string | null }>(
+          `select outcome from processor_events where (object_id = $1 or payment_id = $1) and handled_at is null`,
+          payment,
+        )
+      ).map(({ outcome }) => outcome ?? '')
+    const refusal = 'other returns of the payment are being recorded'
+    await until(async () => (await outcomes()).some((outcome) => outcome.includes(refusal)))
+    expect(readings).toBeGreaterThanOrEqual(5)
+    isBusy = false
+    real.core.clock.advance(hourMs)
+    await untilHandled()
+    const [sum] = await rows<{ cents: number }>(
+      `select sum(r.amount_cents)::int as cents from payment_returns r
+       join payments p on p.app_id = r.app_id and p.id = r.payment_id and p.processor_id = $1`,
+      payment,
+    )
+    expect(sum?.cents).toBe(500)
+  })
+})
