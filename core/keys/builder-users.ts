@@ -145,5 +145,5 @@ function wantsKey(
 
 const render = (
   { id, externalUserId, email, status }: User,
-  more: Pick<ProvisionedUser, 'clientId' | 'created' | 'apiKey'>,
-): ProvisionedUser => ({ id, externalUserId, email: email ?? undefined, status, ...more })
+  provisioned: Pick<ProvisionedUser, 'clientId' | 'created' | 'apiKey'>,
+): ProvisionedUser => ({ id, externalUserId, email: email ?? undefined, status, ...provisioned })

@@ -118,3 +118,11 @@ export function microsThatAddUp(parts: readonly UsdAttos[]): UsdMicros[] {
   }
   return floors.map(usdMicros)
 }
+
+/** Formats a currency's smallest units as a decimal, such as `12.50` for 1,250 and two decimals. */
+export function formatUnits(amount: bigint, decimals: number): string {
+  const [sign, size] = amount < 0n ? ['-', -amount] : ['', amount]
+  const digits = String(size).padStart(decimals + 1, '0')
+  const whole = digits.slice(0, digits.length - decimals)
+  return decimals === 0 ? `${sign}${whole}` : `${sign}${whole}.${digits.slice(-decimals)}`
+}

@@ -40,9 +40,8 @@ export function page<T extends Cursor>(
 
 export const listMax = 1_000
 
-/** Parses a page size; 0 means `listMax`. Throws REQUEST_INVALID if it is larger than `listMax`. */
-export function parseLimit(limit: number): number {
-  if (limit > listMax)
-    throw new DomainError('REQUEST_INVALID', `limit must be from 1 to ${listMax}`)
-  return limit === 0 ? listMax : limit
+/** Parses a page size; 0 means `max`. Throws REQUEST_INVALID if it is larger than `max`. */
+export function parseLimit(limit: number, max = listMax): number {
+  if (limit > max) throw new DomainError('REQUEST_INVALID', `limit must be from 1 to ${max}`)
+  return limit === 0 ? max : limit
 }

@@ -22,6 +22,9 @@ export type TimedGrouping = keyof typeof timesOf
 /** Whether each row of the grouping has a day or hour of the range, which bounds their number. */
 export const hasTimes = (grouping: Grouping): grouping is TimedGrouping => grouping in timesOf
 
+/** The most days or hours that a range of the grouping may have. */
+export const maxTimes = (grouping: TimedGrouping): number => timesOf[grouping].max
+
 const units = {
   day: { ms: dayMs, format: (ms: number): string => new Date(ms).toISOString().slice(0, 10) },
   hour: { ms: hourMs, format: (ms: number): string => new Date(ms).toISOString() },

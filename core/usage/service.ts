@@ -77,8 +77,8 @@ export function createUsage({
     const { range, requestId } = selected
     const selection: Selection = { ...selected, appId, userId: user?.id ?? null }
     // Refuses a range with too many rows before it is read.
-    if (range.start && range.end && hasTimes(grouping))
-      listTimes(grouping, range, { used: [], now: range.end })
+    const at = hasTimes(grouping) ? await clocks.timeOf(pool, appId, now()) : now()
+    if (range.start && hasTimes(grouping)) listTimes(grouping, range, { used: [], now: at })
     const stored = await read(async (from) => ({
       sums: await store.sums(from, selection, { grouping, limit: maxRows }),
       events:
@@ -88,7 +88,7 @@ export function createUsage({
     }))
     const sums = mergeUnknown(stored.sums)
     const rows = hasTimes(grouping)
-      ? inTime(grouping, sums, { range, now: await clocks.timeOf(pool, appId, now()) })
+      ? inTime(grouping, sums, { range, now: at })
       : grouping === 'user' && sums.length === 0 && user
         ? [{ ...zeroRow, userId: user.id, externalUserId: user.externalUserId }]
         : grouping === 'daily_pipeline'

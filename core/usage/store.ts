@@ -2,6 +2,7 @@ import { type AppId, userId } from '../shared/ids.ts'
 import { splitAtHours } from '../lib/time.ts'
 import { usdAttos, wei } from '../lib/money.ts'
 import { type Db, type Pool, type Statement, many, sql, tx } from '../lib/sql.ts'
+import { maxTimes } from './range.ts'
 import { type Grouping, type Selection, type UsageRow, addSums } from './types.ts'
 
 // The columns of each grouping.
@@ -19,7 +20,8 @@ const keysOf: Readonly<Record<Grouping, readonly Key[]>> = {
 }
 
 /** Groupings whose rows name the costliest models only; one row of each time sums the others. */
-const topGroupings: ReadonlySet<Grouping> = new Set(['daily_top_models', 'hourly_top_models'])
+const hasTopModels = (grouping: Grouping): grouping is 'daily_top_models' | 'hourly_top_models' =>
+  grouping === 'daily_top_models' || grouping === 'hourly_top_models'
 const topModels = 5
 
 /** A grouping column for sums of usage. */
@@ -221,9 +223,9 @@ export async function sums(
 ): Promise<UsageRow[]> {
   const how = {
     keys: keysOf[by.grouping],
-    // Counts groups before all but the costliest models are merged; the range bounds those.
-    ...(topGroupings.has(by.grouping)
-      ? { limit: Number.MAX_SAFE_INTEGER, top: topModels }
+    // More rows than a range may have are refused, so none of an allowed range is left out.
+    ...(hasTopModels(by.grouping)
+      ? { limit: (maxTimes(by.grouping) + 1) * (topModels + 1), top: topModels }
       : { limit: by.limit }),
   }
   if (selection.requestId === null) return sumsBy(pool, selection, how)

@@ -41,9 +41,9 @@ class PingedSessions extends Http2SessionManager {
   }
 
   override async request(
-    ...more: Parameters<Http2SessionManager['request']>
+    ...args: Parameters<Http2SessionManager['request']>
   ): ReturnType<Http2SessionManager['request']> {
-    const stream = await super.request(...more)
+    const stream = await super.request(...args)
     const { session } = stream
     if (session && !this.#known.has(session)) {
       this.#known.add(session)

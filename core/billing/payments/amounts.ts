@@ -1,5 +1,5 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { type UsdAttos, usdAttos } from '../../lib/money.ts'
+import { type UsdAttos, formatUnits, usdAttos } from '../../lib/money.ts'
 import { type UsdCents, usdCents } from '../processor/port.ts'
 
 const attosPerCent = 10n ** 16n
@@ -41,7 +41,4 @@ export function parseRefund(text: string): UsdCents {
 }
 
 /** Formats cents as dollars with two decimals. */
-export const formatCents = (cents: bigint): string =>
-  `${cents < 0n ? '-' : ''}${magnitude(cents) / 100n}.${String(magnitude(cents) % 100n).padStart(2, '0')}`
-
-const magnitude = (value: bigint): bigint => (value < 0n ? -value : value)
+export const formatCents = (cents: bigint): string => formatUnits(cents, 2)

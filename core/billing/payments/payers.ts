@@ -110,6 +110,8 @@ export function createPayers({
    */
   async function findLedger(caller: PayerCaller, request: PayerRequest): Promise<UserKey> {
     const { payer, externalUserId } = request
+    if (payer !== undefined && payer !== 'owner' && payer !== 'user')
+      throw new DomainError('REQUEST_INVALID', 'payer must be owner, user, or absent')
     if (payer !== 'user' || caller.kind === 'self')
       return (await findRequested(caller, request)).user
     if (externalUserId === undefined || externalUserId.trim() === '')

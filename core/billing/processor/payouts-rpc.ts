@@ -1,7 +1,8 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
-import { DomainError } from '../../../proto/errors.ts'
 import { appOperator, member, orOperator } from '../../rpc/guards.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
+import { formatUnits } from '../../lib/money.ts'
+import { parseLimit } from '../../shared/cursor.ts'
 import type { Payouts } from './payouts.ts'
 import type { Balance, Payout } from './port.ts'
 
@@ -28,7 +29,7 @@ export const createPayoutHandlers = ({
     }
   }),
   listPayouts: rpc(reading, async (request: pb.ListPayoutsRequest, { appId }) => {
-    const page = { limit: parseLimit(request.limit), after: request.cursor || null }
+    const page = { limit: parseLimit(request.limit, pageMax), after: request.cursor || null }
     const { account, value, readAt } = await payouts.list(appId, page)
     return {
       account: account ?? undefined,
@@ -38,12 +39,6 @@ export const createPayoutHandlers = ({
     }
   }),
 })
-
-function parseLimit(limit: number): number {
-  if (limit > pageMax)
-    throw new DomainError('REQUEST_INVALID', `limit must be from 1 to ${pageMax}`)
-  return limit === 0 ? pageMax : limit
-}
 
 const toBalance = ({ currency, decimals, available, pending }: Balance): pb.ProcessorBalance => ({
   currency: currency.toUpperCase(),
@@ -60,11 +55,3 @@ const toPayout = (payout: Payout): pb.Payout => ({
   createdAt: payout.createdAt.toISOString(),
   failure: payout.failure ?? undefined,
 })
-
-/** Formats smallest units as a decimal of the currency, such as `12.50`. */
-function formatUnits(amount: bigint, decimals: number): string {
-  const [sign, size] = amount < 0n ? ['-', -amount] : ['', amount]
-  const digits = String(size).padStart(decimals + 1, '0')
-  if (decimals === 0) return `${sign}${digits}`
-  return `${sign}${digits.slice(0, -decimals)}.${digits.slice(-decimals)}`
-}

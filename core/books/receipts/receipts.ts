@@ -173,16 +173,16 @@ interface TicketToProve {
   readonly leaf: Leaf
 }
 
-async function prove(db: Db, provable: TicketToProve): Promise<PlaceInTree | null> {
-  const { charge } = provable.sale
+async function prove(db: Db, toProve: TicketToProve): Promise<PlaceInTree | null> {
+  const { charge } = toProve.sale
   if (!charge) return null
-  const { appId: app, userId: user } = provable.ticket
+  const { appId: app, userId: user } = toProve.ticket
   const cut = await store.dayOfCharge(db, { app, user, seq: charge.seq })
-  if (!cut) return proveProvisionally(db, provable, charge.bookedAt.toISOString().slice(0, 10))
+  if (!cut) return proveProvisionally(db, toProve, charge.bookedAt.toISOString().slice(0, 10))
   const { day, isBuilt } = cut
   const { roots } = await store.rootsPage(db, { app, from: day, to: day, limit: 1 })
-  if (roots[0]) return proveInDay(db, provable, roots[0])
-  return isBuilt ? null : proveProvisionally(db, provable, day)
+  if (roots[0]) return proveInDay(db, toProve, roots[0])
+  return isBuilt ? null : proveProvisionally(db, toProve, day)
 }
 
 async function proveProvisionally(

@@ -72,7 +72,7 @@ const getBalance = get({
   operationId: 'getProcessorBalance',
   summary: "Balance of the app's account at the payment processor",
   description:
-    'Returns what the processor holds for the owner, by currency. The processor is asked at most once a minute.',
+    'Returns what the processor holds for the owner, by currency. Each core asks the processor at most once a minute.',
   tags,
   params: AppParams,
   response: { 200: ref(ProcessorBalance) },
@@ -89,7 +89,7 @@ const listPayouts = get({
   operationId: 'listPayouts',
   summary: 'Payouts to the owner, newest first',
   description:
-    "Lists what the processor paid, or will pay, from the app's account to the owner's bank. A page is read at most once a minute.",
+    "Lists what the processor paid, or will pay, from the app's account to the owner's bank. Each core reads a page at most once a minute.",
   tags,
   params: AppParams,
   querystring: Type.Object({

@@ -372,7 +372,7 @@ describe('query about money', () => {
   it.each([
     [
       `/api/v1/builder/apps/${clientId}/usage`,
-      'endDate, externalUserId, gatewayRequestId, groupBy, include, includeRetail, startDate, userId',
+      'endDate, externalUserId, gatewayRequestId, groupBy, include, includeRetail, modelId, pipeline, startDate, userId',
     ],
     [`/api/v1/builder/apps/${clientId}/usage/balance`, 'asOf, externalUserId'],
     [`/api/v1/apps/${clientId}/users/ada/allowances`, ''],

@@ -19,10 +19,16 @@ export const createPayouts = ({ pool, now }: SimulatedDeps): PayoutCalls => ({
   },
 
   listPayouts: async (at, { limit, after }) => {
-    const before = after === null ? later(now(), 1) : parseId(after)
-    if (before === null) return null
-    const rows = await read(store.listPayouts(pool, at, { before, limit: limit + 1 }))
-    return { payouts: rows.slice(0, limit).map(toPayout), hasMore: rows.length > limit }
+    const last = after === null ? null : parseId(after)
+    if (after !== null && last === null) return null
+    const until = later(now(), 1)
+    // The payout of the cursor comes first, which shows that there is one.
+    const before = last === null || last >= until ? until : later(last, 1)
+    const skipped = last === null ? 0 : 1
+    const rows = await read(store.listPayouts(pool, at, { before, limit: limit + skipped + 1 }))
+    if (last !== null && rows[0]?.paidAt.getTime() !== last.getTime()) return null
+    const payouts = rows.slice(skipped, skipped + limit)
+    return { payouts: payouts.map(toPayout), hasMore: rows.length > skipped + limit }
   },
 })
 

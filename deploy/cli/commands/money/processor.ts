@@ -36,7 +36,7 @@ const disconnect = action({
 })
 
 const payouts = action({
-  text: 'Prints what the payment processor holds for an app, and its payouts to the owner, the newest first. The processor is asked at most once a minute.',
+  text: 'Prints what the payment processor holds for an app, and its payouts to the owner, the newest first. Each core asks the processor at most once a minute.',
   options: {
     clientId: app,
     limit: integer('N', { from: 1, to: 50, fallback: 20 }),

@@ -63,6 +63,10 @@ const transactions = action({
   text: 'Lists the transactions of a payer with running balances, the newest first.',
   options: {
     ...payer,
+    externalUserId: text('USER', {
+      flag: 'user',
+      meaning: 'The user; required in billing mode merchant and with --payer user.',
+    }),
     payer: text('PAYER', { meaning: 'user: the named user, also while the owner pays.' }),
     limit: integer('N', { from: 1, to: 100, fallback: 25 }),
     cursor: text('CURSOR'),

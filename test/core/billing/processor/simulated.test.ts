@@ -256,7 +256,9 @@ describe('payouts', () => {
     const rest = await list(2, page?.payouts.at(-1)?.id)
     expect(rest).toMatchObject({ payouts: [{ id: 'po_sim_20260502' }], hasMore: false })
     expect(rest?.payouts[0]?.arrivesAt).toEqual(new Date('2026-05-02T00:00:00Z'))
-    expect(await list(2, 'po_sim_20269999')).toBeNull()
+    // No day, a day to come, and a day without a payout.
+    for (const day of ['20269999', '20260506', '20260503'])
+      expect(await list(2, `po_sim_${day}`)).toBeNull()
   })
 })
 

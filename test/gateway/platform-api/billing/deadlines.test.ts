@@ -65,7 +65,7 @@ const processorRoutes = [
 
 describe('a processor that is slow', () => {
   it.each(processorRoutes)('is waited for: $path', async ({ path, body }) => {
-    breakAll({ kind: 'late', ms: timeoutMs - 100 })
+    breakAll({ kind: 'late', ms: deadlineMs + 50 })
     expect((await call('POST', path, body)).status).toBe(200)
   })
 })
@@ -73,7 +73,7 @@ describe('a processor that is slow', () => {
 describe('a processor that is slow to read', () => {
   it.each(['balance', 'payouts'])('is waited for: %s', async (path) => {
     stripe.faults = ({ method }) =>
-      method === 'GET' ? { kind: 'late', ms: timeoutMs - 100 } : undefined
+      method === 'GET' ? { kind: 'late', ms: deadlineMs + 50 } : undefined
     const url = `${real.url}/api/v1/internal/apps/${app.clientId}/billing/${path}`
     expect((await fetch(url, { headers: app.session })).status).toBe(200)
   })

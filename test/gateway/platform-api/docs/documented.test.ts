@@ -96,7 +96,7 @@ describe('every route', () => {
   it('answers every caller as documented', async () => {
     const good = new Set<string>()
     const unauthorized = new Set<string>()
-    // All credentials are answered alike for an app that does not exist (tenancy.test.ts).
+    // All credentials are answered alike for an app that does not exist (test/e2e/hostile/tenancy.test.ts).
     const callers = [
       ...credentials().map((credential) => ({ credential, clientId: app.clientId })),
       { credential: { authorization: app.basic }, clientId: other.m2mClientId },
