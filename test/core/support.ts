@@ -228,6 +228,7 @@ const methods = {
   ...allowances.AllowanceServiceService,
   ...decisions.DecisionServiceService,
   ...escrow.EscrowServiceService,
+  ...escrow.HoldServiceService,
   ...grants.GrantServiceService,
   ...identity.AppServiceService,
   ...identity.CallerServiceService,

@@ -28,30 +28,14 @@ export async function heldMoney(db: Db, at: Date) {
 }
 
 /**
- * Returns by how many seconds a sidecar's latest call is past its stream clock, or past its oldest
- * call without a ticket if that is later. Takes the maximum of all sidecars. Grows only while calls
- * are allowed and their events do not come.
+ * All sidecars at `$1`. `seconds` is how far a sidecar's latest call is past its stream clock, or
+ * past its oldest call without a ticket if that is later. It grows only while calls are allowed and
+ * their events do not come.
  */
-export const secondsBehind = async (db: Db, at: Date): Promise<number> =>
-  Math.max(0, ...(await listSidecars(db, at)).map(({ seconds }) => seconds))
-
-/** Returns all sidecars by id, each with how far its events follow its calls. */
-export const listSidecars = (db: Db, at: Date) =>
-  many<{
-    id: string
-    seenAt: Date
-    stoppedAt: Date | null
-    lastAuthorisedAt: Date | null
-    bookedThrough: Date | null
-    seconds: number
-  }>(
-    db,
-    sql`
-    select s.id, s.seen_at as "seenAt", s.stopped_at as "stoppedAt",
-           case when s.last_authorised_at > ${at}::timestamptz then ${at}::timestamptz else s.last_authorised_at
-           end as "lastAuthorisedAt", c.booked_through as "bookedThrough",
+const sidecarsNow = `
+    select s.id, s.seen_at, s.stopped_at, s.last_authorised_at, c.booked_through,
            case when a.authorised_at is null then 0 else greatest(0, extract(
-             epoch from least(s.last_authorised_at, ${at}::timestamptz) - greatest(c.booked_through, a.authorised_at)))
+             epoch from least(s.last_authorised_at, $1::timestamptz) - greatest(c.booked_through, a.authorised_at)))
            end::float8 as seconds
     from sidecars s
     left join sidecar_clocks c on c.sidecar_id = s.id
@@ -60,10 +44,37 @@ export const listSidecars = (db: Db, at: Date) =>
       from authorisations
       where sidecar_id = s.id and state = 'pending' and not ticketed
       order by authorised_at
-      limit 1) a on true
-    order by s.id
+      limit 1) a on true`
+
+/** Returns the largest `seconds` of all sidecars, for the gauge that pages; 0 without a sidecar. */
+export async function secondsBehind(db: Db, at: Date): Promise<number> {
+  const row = await one<{ seconds: number }>(db, {
+    text: `select coalesce(max(seconds), 0) as seconds from (${sidecarsNow}) s`,
+    values: [at],
+  })
+  return row.seconds
+}
+
+/** Returns all sidecars with how far the events of each follow its calls, the furthest behind first. */
+export const listSidecars = (db: Db, at: Date) =>
+  many<{
+    id: string
+    seenAt: Date
+    stoppedAt: Date | null
+    /** At most 10 s after the latest call (`noteReservation`), and not after `at`. */
+    lastAuthorisedAt: Date | null
+    bookedThrough: Date | null
+    seconds: number
+  }>(db, {
+    text: `
+    select id, seen_at as "seenAt", stopped_at as "stoppedAt",
+           case when last_authorised_at > $1::timestamptz then $1::timestamptz else last_authorised_at
+           end as "lastAuthorisedAt", booked_through as "bookedThrough", seconds
+    from (${sidecarsNow}) s
+    order by seconds desc, id
     limit 10000`,
-  )
+    values: [at],
+  })
 
 export interface HolderFilter {
   /** Null for all apps. */
