@@ -131,6 +131,13 @@ export function streaming<Request, Response>(method: Streaming<Request, Response
 const isServiceError = (error: unknown): error is ServiceError =>
   error instanceof Error && 'code' in error && 'details' in error && 'metadata' in error
 
+/** Whether core is of an older release, which does not know the call. */
+export const isUnknownCall = (thrown: unknown): boolean =>
+  thrown instanceof DomainError &&
+  thrown.reason === 'INTERNAL' &&
+  isServiceError(thrown.cause) &&
+  thrown.cause.code === status.UNIMPLEMENTED
+
 const lost = new Set<number>([
   status.UNAVAILABLE,
   status.DEADLINE_EXCEEDED,

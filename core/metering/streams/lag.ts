@@ -25,9 +25,12 @@ export interface StreamLag {
 }
 
 const stalledMs = 60_000
+/** Collectors read the end every ten seconds. An older reading does not count. */
+const readingMaxMs = 60_000
 
 /**
- * Returns how far a stream is behind its end, null if the end is unknown. The waiting events came
+ * Returns how far a stream is behind its end; null if the end is unknown, or if no collector has
+ * read it for a minute, because the broker or every collector may be down. The waiting events came
  * after the newest booked one, and after the last reading without waiting events. A marker at the
  * end, which transactions of a producer leave, counts as a waiting event.
  */
@@ -35,7 +38,7 @@ export function streamLag(
   { nextOffset, newestAt, bookedAt, end }: StreamProgress,
   now: Date,
 ): StreamLag | null {
-  if (end === null) return null
+  if (end === null || now.getTime() - end.readAt.getTime() > readingMaxMs) return null
   const events = end.endOffset > nextOffset ? end.endOffset - nextOffset : 0n
   if (events === 0n) return { events, seconds: 0, isStalled: false }
   const since = latest(newestAt, end.caughtUpAt)

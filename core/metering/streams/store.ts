@@ -15,21 +15,40 @@ export interface SourceRanges {
   readonly ranges: readonly PartitionRange[]
 }
 
-/** Stores what a collector read at `at`. */
+/**
+ * The next offset to book, in a join of `stream_offsets` with the ranges. Events before the start
+ * do not wait: the broker has deleted them.
+ */
+const nextOffset = 'greatest(next_offset, start_offset)'
+
+/**
+ * Stores what a collector read at `at`. Deletes ends that no collector has read for a day, such as
+ * those of a topic that was created again.
+ */
 export async function saveEnds(db: Db, { source, ranges }: SourceRanges, at: Date): Promise<void> {
-  await db.query(sql`
+  await db.query({
+    text: `
     insert into stream_ends as e (source, partition, start_offset, end_offset, read_at, caught_up_at)
-    select ${source}, r.partition, r.start_offset, r.end_offset, ${at}::timestamptz,
-           case when coalesce(s.next_offset, r.start_offset) >= r.end_offset then ${at}::timestamptz end
-    from unnest(
-      ${ranges.map(({ partition }) => partition)}::integer[], ${ranges.map(({ start }) => start)}::bigint[],
-      ${ranges.map(({ end }) => end)}::bigint[]) as r (partition, start_offset, end_offset)
-    left join stream_offsets s on s.source = ${source} and s.partition = r.partition
+    select $1::text, r.partition, r.start_offset, r.end_offset, $2::timestamptz,
+           case when ${nextOffset} >= r.end_offset then $2::timestamptz end
+    from unnest($3::integer[], $4::bigint[], $5::bigint[]) as r (partition, start_offset, end_offset)
+    left join stream_offsets s on s.source = $1 and s.partition = r.partition
     order by r.partition
     on conflict (source, partition) do update
     set start_offset = excluded.start_offset, end_offset = excluded.end_offset, read_at = excluded.read_at,
         caught_up_at = coalesce(excluded.caught_up_at, e.caught_up_at)
-    where e.read_at < excluded.read_at`)
+    where e.read_at < excluded.read_at`,
+    values: [
+      source,
+      at,
+      ranges.map(({ partition }) => partition),
+      ranges.map(({ start }) => start),
+      ranges.map(({ end }) => end),
+    ],
+  })
+  await db.query(sql`
+    delete from stream_ends
+    where read_at < ${at}::timestamptz - interval '1 day'`)
 }
 
 interface StreamRow extends StreamProgress {
@@ -59,10 +78,9 @@ async function listStreams(db: Db): Promise<StreamRow[]> {
     end_offset: bigint | null
     read_at: Date | null
     caught_up_at: Date | null
-  }>(
-    db,
-    sql`
-    select source, partition, greatest(s.next_offset, e.start_offset) as next_offset, coalesce(s.tickets, 0) as tickets,
+  }>(db, {
+    text: `
+    select source, partition, ${nextOffset} as next_offset, coalesce(s.tickets, 0) as tickets,
            coalesce(s.duplicates, 0) as duplicates, coalesce(s.ignored, 0) as ignored,
            coalesce(s.quarantined, 0) as quarantined, s.newest_at, s.booked_at, e.end_offset, e.read_at, e.caught_up_at
     from stream_offsets s
@@ -70,7 +88,8 @@ async function listStreams(db: Db): Promise<StreamRow[]> {
     where s.source is not null or e.end_offset > e.start_offset
     order by source, partition
     limit 10000`,
-  )
+    values: [],
+  })
   return rows.map((row) => ({
     source: row.source,
     partition: row.partition,

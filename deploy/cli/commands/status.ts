@@ -1,3 +1,4 @@
+import { isUnknownCall } from '../../../core/lib/grpc.ts'
 import type { SidecarStream } from '../../../proto/gen/ts-proto/tollgate/balances/v1/escrow.ts'
 import type { Stream } from '../../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { action, createCommand } from '../command.ts'
@@ -11,13 +12,14 @@ export const status = createCommand('status', {
     text:
       'Shows the position of each stream, and how many of its events became tickets, were duplicates, were ' +
       'ignored by type, or were quarantined; when it received its newest booked event, and how many events wait at ' +
-      'the broker for how many seconds at most. Of each sidecar it shows for how long calls are allowed whose events ' +
-      'are not booked. It also shows the number of tickets that wait for a rate, the rate ' +
+      'the broker for how many seconds at most, or since when no collector has read the end of the stream. Of each ' +
+      'sidecar it shows for how long calls are allowed whose events are not booked; the time of its last call may be ' +
+      'up to 10 s too late. It also shows the number of tickets that wait for a rate, the rate ' +
       'at which a ticket would be priced now, and the owners whose accounts can pay for no more calls.',
     read: async (core) => ({
       ...(await core.metering.getMeteringStatus({})),
       reachedNetworkQuotas: (await core.networkQuotas.listReachedNetworkQuotas({})).quotas,
-      sidecars: (await core.holds.listSidecars({})).sidecars,
+      sidecars: (await core.holds.listSidecars({}).catch(ignoreUnknownCall))?.sidecars,
     }),
     lines: ({ streams, sidecars, usableRate: rate, reachedNetworkQuotas, ...counts }) => [
       ...streamLines(streams),
@@ -38,9 +40,14 @@ export const status = createCommand('status', {
   }),
 })
 
+/** A core of an older release lists no sidecars. */
+function ignoreUnknownCall(error: unknown): undefined {
+  if (!isUnknownCall(error)) throw error
+}
+
 const streamLines = (streams: readonly Stream[]): string[] =>
   table(
-    streams.map((stream) => ({ ...stream, state: stream.stalled ? 'STALLED' : '' })),
+    streams.map((stream) => ({ ...stream, state: streamState(stream) })),
     [
       ['stream', 'source'],
       'partition',
@@ -57,18 +64,26 @@ const streamLines = (streams: readonly Stream[]): string[] =>
     'No events yet.',
   )
 
-const sidecarLines = (sidecars: readonly SidecarStream[]): string[] =>
-  table(
-    sidecars.map((sidecar) => ({ ...sidecar, state: sidecarState(sidecar) })),
-    [
-      ['sidecar', 'id'],
-      ['last call', 'lastAuthorisedAt'],
-      ['booked through', 'bookedThrough'],
-      ['seconds behind', 'secondsBehind'],
-      'state',
-    ],
-    'No sidecars yet.',
-  )
+const streamState = ({ stalled, eventsBehind, endReadAt }: Stream): string => {
+  if (eventsBehind === undefined && endReadAt !== undefined)
+    return `end not read since ${endReadAt}`
+  return stalled ? 'STALLED' : ''
+}
+
+const sidecarLines = (sidecars: readonly SidecarStream[] | undefined): string[] =>
+  sidecars === undefined
+    ? ['Sidecars: unknown, because core is of an older release']
+    : table(
+        sidecars.map((sidecar) => ({ ...sidecar, state: sidecarState(sidecar) })),
+        [
+          ['sidecar', 'id'],
+          ['last call', 'lastAuthorisedAt'],
+          ['booked through', 'bookedThrough'],
+          ['seconds behind', 'secondsBehind'],
+          'state',
+        ],
+        'No sidecars yet.',
+      )
 
 const sidecarState = ({ stalled, stopped }: SidecarStream): string =>
   stalled ? 'STALLED' : stopped ? 'stopped' : ''

@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import { isUnknownCall } from '../../core/call-context.ts'
 import type { App } from '../../http/app.ts'
 import { get, post } from '../../http/endpoint.ts'
 import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
@@ -20,7 +21,11 @@ const IngestStatus = named(
         quarantined: count('Events that went to quarantine.'),
         newestAt: Type.Optional(Instant('When the stream received its newest booked event.')),
         bookedAt: Type.Optional(Instant('When core last booked one of its events.')),
-        eventsBehind: Type.Optional(count('Events that wait at the broker.')),
+        eventsBehind: Type.Optional(
+          count(
+            'Events that wait at the broker; absent if no collector read the end in the last minute.',
+          ),
+        ),
         secondsBehind: Type.Optional(
           Type.Integer({
             minimum: 0,
@@ -33,22 +38,29 @@ const IngestStatus = named(
         }),
       }),
     ),
-    sidecars: Type.Array(
-      Type.Object({
-        id: Type.String(),
-        seenAt: Instant('When it last reported.'),
-        stopped: Type.Boolean(),
-        lastAuthorisedAt: Type.Optional(Instant('When it allowed its latest call.')),
-        bookedThrough: Type.Optional(
-          Instant('When it allowed the latest call whose event is booked.'),
-        ),
-        secondsBehind: Type.Integer({
-          minimum: 0,
-          description: 'For how long it has allowed calls whose events are not booked.',
+    sidecars: Type.Optional(
+      Type.Array(
+        Type.Object({
+          id: Type.String(),
+          seenAt: Instant('When it last reported.'),
+          stopped: Type.Boolean(),
+          lastAuthorisedAt: Type.Optional(
+            Instant('When it allowed its latest call, or at most 10 s later.'),
+          ),
+          bookedThrough: Type.Optional(
+            Instant('When it allowed the latest call whose event is booked.'),
+          ),
+          secondsBehind: Type.Integer({
+            minimum: 0,
+            description: 'For how long it has allowed calls whose events are not booked.',
+          }),
+          stalled: Type.Boolean({ description: 'Whether it is more than a minute behind.' }),
         }),
-        stalled: Type.Boolean({ description: 'Whether it is more than a minute behind.' }),
-      }),
-      { description: 'Sidecars of the last 30 days.' },
+        {
+          description:
+            'Sidecars of the last 30 days, the furthest behind first; absent if core is of an older release.',
+        },
+      ),
     ),
     unpricedTickets: count('Tickets that wait for a price of ETH.'),
     oldestUnpricedAt: Type.Optional(Instant('Signing time of the oldest of them.')),
@@ -121,14 +133,19 @@ const getIngestStatus = get({
     'Returns the position of each stream and how far it is behind, the rate in use, and what needs attention.',
   response: { 200: ref(IngestStatus) },
   handler: async ({ core }) => {
-    const [status, { quotas }, { sidecars }] = await Promise.all([
+    const [status, { quotas }, sidecars] = await Promise.all([
       core.metering.getMeteringStatus({}),
       core.networkQuotas.listReachedNetworkQuotas({}),
-      core.holds.listSidecars({}),
+      core.holds.listSidecars({}).catch(ignoreUnknownCall),
     ])
-    return { ...status, reachedQuotas: quotas, sidecars }
+    return { ...status, reachedQuotas: quotas, ...sidecars }
   },
 })
+
+/** A core of an older release lists no sidecars. */
+function ignoreUnknownCall(error: unknown): undefined {
+  if (!isUnknownCall(error)) throw error
+}
 
 const getOutbox = get({
   ...operateRules,

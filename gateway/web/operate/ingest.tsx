@@ -145,10 +145,21 @@ const Streams = ({ streams }: Pick<IngestStatus, 'streams'>): ReactNode => (
   </section>
 )
 
-/** Events that the broker has and core has not booked. */
+/** Events that the broker has and core has not booked; unknown while no collector reads the end. */
 function Waiting({ stream }: { stream: IngestStatus['streams'][number] }): ReactNode {
   const { eventsBehind, secondsBehind, endReadAt } = stream
-  if (eventsBehind === undefined) return <span className="soft">unknown</span>
+  if (eventsBehind === undefined)
+    return (
+      <>
+        <span className="soft">unknown</span>
+        {endReadAt !== undefined && (
+          <small className="bad">
+            {' '}
+            end not read since <Instant at={endReadAt} />
+          </small>
+        )}
+      </>
+    )
   return (
     <>
       {formatInteger(eventsBehind)}
@@ -165,11 +176,13 @@ function Waiting({ stream }: { stream: IngestStatus['streams'][number] }): React
   )
 }
 
-const Sidecars = ({ sidecars }: Pick<IngestStatus, 'sidecars'>): ReactNode => (
+const Sidecars = ({ sidecars }: { sidecars: IngestStatus['sidecars'] }): ReactNode => (
   <section className="card" aria-labelledby="sidecars">
     <h2 id="sidecars">Sidecars</h2>
     <p className="soft">Whether the events of the calls that each sidecar allowed arrive.</p>
-    {sidecars.length === 0 ? (
+    {sidecars === undefined ? (
+      <Empty>Unknown: core is of an older release.</Empty>
+    ) : sidecars.length === 0 ? (
       <Empty>No sidecar has reported in the last 30 days.</Empty>
     ) : (
       <TableBox label="Table of sidecars">

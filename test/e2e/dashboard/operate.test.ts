@@ -431,6 +431,19 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     await streams.getByRole('row', { name: /^direct partition 0 .*unknown/ }).waitFor()
     const sidecars = page.getByRole('region', { name: 'Table of sidecars' })
     await sidecars.getByRole('row', { name: / 0 s$/ }).first().waitFor()
+    await page.route('**/internal/operate/ingest', async (route) => {
+      const response = await route.fetch()
+      const { sidecars: _, streams, ...status } = await response.json()
+      const unread = { source: 'kafka:old:1', endReadAt: '2026-01-02T03:04:05.000Z' }
+      await route.fulfill({
+        response,
+        json: { ...status, streams: [{ ...streams[0], ...unread }] },
+      })
+    })
+    await page.reload()
+    await page.getByRole('row', { name: /^kafka:old:1 .* end not read since .*2026/ }).waitFor()
+    await page.getByText('Unknown: core is of an older release.').waitFor()
+    await page.unroute('**/internal/operate/ingest')
     await show(page, '/operate/holds')
     await page.getByLabel('Client id of an app').fill(clientId())
     await page.getByRole('button', { name: 'Show', exact: true }).click()

@@ -1,5 +1,6 @@
 import type { ServiceDefinition } from '@grpc/grpc-js'
 import * as allowances from '../../../proto/gen/ts-proto/tollgate/balances/v1/allowances.ts'
+import type * as escrow from '../../../proto/gen/ts-proto/tollgate/balances/v1/escrow.ts'
 import * as limits from '../../../proto/gen/ts-proto/tollgate/balances/v1/limits.ts'
 import * as quotas from '../../../proto/gen/ts-proto/tollgate/balances/v1/quotas.ts'
 import { at } from './identity.ts'
@@ -57,6 +58,20 @@ export const answers = {
   getLimits: { limits: limit } satisfies limits.GetLimitsResponse,
   updateLimits: { limits: limit } satisfies limits.UpdateLimitsResponse,
   deleteLimits: {} satisfies limits.DeleteLimitsResponse,
+  listReachedNetworkQuotas: { quotas: [] } satisfies quotas.ListReachedNetworkQuotasResponse,
+  listSidecars: {
+    sidecars: [
+      {
+        id: 'sidecar-1',
+        seenAt: at,
+        stopped: false,
+        lastAuthorisedAt: at,
+        bookedThrough: undefined,
+        secondsBehind: 61,
+        stalled: true,
+      },
+    ],
+  } satisfies escrow.ListSidecarsResponse,
 }
 
 export const services: ServiceDefinition[] = [

@@ -4,6 +4,7 @@ import * as tickets from '../../../proto/gen/ts-proto/tollgate/usage/v1/tickets.
 import * as meters from '../../../proto/gen/ts-proto/tollgate/usage/v1/meters.ts'
 import * as receipts from '../../../proto/gen/ts-proto/tollgate/books/v1/receipts.ts'
 import * as loss from '../../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
+import type * as metering from '../../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { at, clientId, user } from './identity.ts'
 
 const explained = tickets.Ticket.fromPartial({
@@ -49,6 +50,23 @@ const issuedReceipt = receipts.Receipt.fromPartial({
   keys: [{ kty: 'EC', kid: 'k-1', alg: 'ES256', use: 'sig', crv: 'P-256', x: 'eA', y: 'eQ' }],
   jwksUri: 'https://svc.example/api/v1/oidc/jwks',
 })
+
+/** No collector has read its end for more than a minute. */
+const unreadStream: metering.Stream = {
+  source: 'kafka:tickets:1',
+  partition: 0,
+  nextOffset: '10',
+  tickets: '10',
+  duplicates: '0',
+  ignored: '0',
+  quarantined: '0',
+  newestAt: at,
+  bookedAt: at,
+  eventsBehind: undefined,
+  secondsBehind: undefined,
+  endReadAt: at,
+  stalled: false,
+}
 
 const sums = {
   pipeline: 'text-to-image',
@@ -287,6 +305,11 @@ export const answers = {
       nextFrom: '2026-01-03',
     },
   } satisfies receipts.ListRootsResponse,
+  getMeteringStatus: {
+    streams: [unreadStream],
+    unpricedTickets: '0',
+    quarantinedEvents: '0',
+  } satisfies metering.GetMeteringStatusResponse,
   explainTicket: { ticket: explained } satisfies tickets.ExplainTicketResponse,
   queryOwnUsage: { usage: used } satisfies usage.QueryOwnUsageResponse,
   listUsageRequests: {

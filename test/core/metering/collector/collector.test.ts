@@ -289,6 +289,28 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${testSeed})`, (_name, m
     expect(await differences(world.pool)).toEqual(noDifferences)
   })
 
+  it('stores how far the stream reaches, while events wait and after they are booked', async () => {
+    await log.append(Array.from({ length: 30 }, (_, n) => event(n)))
+    let down = true
+    const metering = await collect(undefined, {
+      charge: (real) => async (db, charges, options) => {
+        if (down) throw Object.assign(new Error('disk full'), { code: '53100' })
+        return real(db, charges, options)
+      },
+    })
+    const behind = async () =>
+      (await metering.status()).streams.reduce<bigint | undefined>(
+        (sum, { lag }) => (lag === null ? sum : (sum ?? 0n) + lag.events),
+        undefined,
+      )
+    await expect.poll(() => metering.ready(), { timeout: 10_000 }).toMatchObject({ events: true })
+    // Wakes the loops: the next reading of the ends would be ten seconds later.
+    await metering.recordRate({ usdPerEth: '3000', source: 'test' })
+    await expect.poll(behind, { timeout: 10_000 }).toBe(30n)
+    down = false
+    await expect.poll(behind, { timeout: 25_000 }).toBe(0n)
+  })
+
   it('continues after its database connections are cut', async () => {
     const events = Array.from({ length: 4_000 }, (_, n) => event(n))
     await log.append(events)

@@ -3,9 +3,9 @@ import { streamLag } from '../../../../core/metering/streams/lag.ts'
 
 const now = new Date('2026-09-14T10:20:00Z')
 const before = (seconds: number): Date => new Date(now.getTime() - seconds * 1_000)
-const end = (endOffset: bigint, caughtUpAt: Date | null = null) => ({
+const end = (endOffset: bigint, caughtUpAt: Date | null = null, readAt = before(5)) => ({
   endOffset,
-  readAt: before(5),
+  readAt,
   caughtUpAt,
 })
 
@@ -41,6 +41,21 @@ describe('the lag of a stream', () => {
       'has no time when none was ever booked',
       { newestAt: null, bookedAt: null, end: end(11n) },
       { events: 1n, seconds: null, isStalled: true },
+    ],
+    [
+      'is still known a minute after the end was read',
+      { newestAt: before(90), bookedAt: before(60), end: end(11n, null, before(60)) },
+      { events: 1n, seconds: 90, isStalled: false },
+    ],
+    [
+      'is unknown later, also when every event before that end is booked',
+      { newestAt: before(90), bookedAt: before(70), end: end(10n, before(61), before(61)) },
+      null,
+    ],
+    [
+      'is unknown later, also when events waited before that end',
+      { newestAt: before(90), bookedAt: before(90), end: end(11n, null, before(61)) },
+      null,
     ],
   ])('%s', (_title, progress, lag) => {
     expect(streamLag({ nextOffset: 10n, ...progress }, now)).toEqual(lag)

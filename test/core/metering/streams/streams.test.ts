@@ -98,4 +98,30 @@ describe('streams', () => {
     await save(after(10), range(0, 0n, 50n))
     expect(await lagOf(after(21))).toMatchObject([{ nextOffset: 90n, events: 10n }])
   })
+
+  it('count as booked up to the end when the broker has deleted what was not booked', async () => {
+    await book(0, { first: 0n, count: 1, at: after(0), producedAt: after(0) })
+    await save(after(300), range(0, 90n, 90n))
+    await save(after(310), range(0, 90n, 91n))
+    expect(await lagOf(after(310))).toMatchObject([{ events: 1n, seconds: 10, isStalled: false }])
+  })
+
+  it('forget the end of a recreated topic a day after its last reading', async () => {
+    const old = { source: 'kafka:tickets:0', ranges: [range(0, 0n, 5n)] }
+    await book(0, { first: 0n, count: 1, at: after(0), producedAt: after(0) })
+    await saveEnds(world.pool, old, after(0))
+    const ends = async (at: Date) =>
+      (await readStreams(world.pool, at)).map(({ source: name, end, lag }) => [
+        name,
+        end?.readAt,
+        lag?.events,
+      ])
+    await save(after(86_400), range(0, 0n, 1n))
+    expect(await ends(after(86_400))).toEqual([
+      [old.source, after(0), undefined],
+      [source, after(86_400), 0n],
+    ])
+    await save(after(86_401), range(0, 0n, 1n))
+    expect(await ends(after(86_401))).toEqual([[source, after(86_401), 0n]])
+  })
 })
