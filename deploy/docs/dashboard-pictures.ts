@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Browser, chromium } from 'playwright-core'
+import { type Browser, type Page, chromium } from 'playwright-core'
 import type { Quickstart } from '../local/data-dir.ts'
 import { basic } from '../cli/client.ts'
 import { createAppApi } from '../demo/api.ts'
@@ -23,8 +23,18 @@ const models = [
 const creditUsdMicros = '60000000'
 
 const pictures = [
-  { name: 'dashboard-overview', path: '?range=30d', colorScheme: 'light' },
-  { name: 'dashboard-user', path: '/users/ada', colorScheme: 'dark' },
+  {
+    name: 'dashboard-overview',
+    path: '?range=30d',
+    colorScheme: 'light',
+    landmarks: ['.chart canvas', '#attention, p:text("Nothing needs attention.")'],
+  },
+  {
+    name: 'dashboard-user',
+    path: '/users/ada',
+    colorScheme: 'dark',
+    landmarks: ['section[aria-label="Facts"]'],
+  },
 ] as const
 
 /** Sends tickets of a month to the service, and takes the pictures. Returns the paths of the files. */
@@ -46,7 +56,7 @@ export async function takeDashboardPictures(
 async function takePicture(
   browser: Browser,
   { platformUrl, clientId, ownerEmail, ownerPassword }: Quickstart,
-  { name, path, colorScheme }: (typeof pictures)[number],
+  { name, path, colorScheme, landmarks }: (typeof pictures)[number],
 ): Promise<string> {
   const page = await browser.newPage({ viewport: size, colorScheme })
   page.setDefaultTimeout(waitMs)
@@ -55,8 +65,8 @@ async function takePicture(
   await page.getByLabel('Password').fill(ownerPassword)
   await page.getByRole('button', { name: 'Log in' }).click()
   await page.locator('main h1').waitFor()
-  await page.waitForLoadState('networkidle').catch(() => undefined)
-  await page.getByRole('status', { name: 'Loading' }).last().waitFor({ state: 'detached' })
+  for (const landmark of landmarks) await page.locator(landmark).first().waitFor()
+  await awaitData(page)
   const picture = await page.screenshot({ animations: 'disabled' })
   await page.close()
   if (picture.length > maxBytes)
@@ -64,6 +74,16 @@ async function takePicture(
   const file = join(folder, `${name}.png`)
   await writeFile(file, picture)
   return file
+}
+
+/** Waits until the view has all its data. The stream of charges keeps the network busy meanwhile. */
+async function awaitData(page: Page): Promise<void> {
+  const loading = page.getByRole('status', { name: 'Loading' })
+  for (let waited = 0; waited < waitMs; waited += 100) {
+    if ((await loading.count()) === 0) return
+    await sleep(100)
+  }
+  throw new Error('the view did not load')
 }
 
 /** Creates users with credit, and sends their tickets of the last days. */
