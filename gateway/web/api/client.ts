@@ -84,6 +84,15 @@ export async function unwrap<Data>(answer: Promise<Answer<Data>>): Promise<Data>
   throw toApiError(error, response.status)
 }
 
+/**
+ * Returns a placeholder of a query: the data that was read before, if its key begins with `subject`.
+ * Then only a part that may differ has changed, such as the page.
+ */
+export const keepEarlier =
+  (subject: readonly unknown[]) =>
+  <Data>(earlier: Data | undefined, query?: { queryKey: readonly unknown[] }): Data | undefined =>
+    subject.every((part, index) => part === query?.queryKey[index]) ? earlier : undefined
+
 function toApiError(error: unknown, status: number): ApiError {
   const problem: Record<string, unknown> =
     typeof error === 'object' && error !== null ? { ...error } : {}

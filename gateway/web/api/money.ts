@@ -245,7 +245,7 @@ export function useInvoiceChanges(clientId: string, invoiceId: string) {
   }
 }
 
-/** What the payment processor holds for the app. It is asked at most once a minute. */
+/** The app's balance at the payment processor, which core reads at most once a minute. */
 export const processorBalanceQuery = (clientId: string) =>
   queryOptions({
     queryKey: [...moneyKey(clientId), 'processor-balance'],

@@ -185,6 +185,9 @@ export const configurationQuery = queryOptions({
 
 export type MovedClock = Schemas['MovedClocks']['clocks'][number]
 
+/** The API lists at most this number of clocks. */
+export const movedClocksMax = 1_000
+
 export const movedClocksQuery = queryOptions({
   queryKey: ['operate', 'test-clocks'],
   queryFn: () => unwrap(api.GET('/api/v1/internal/operate/test-clocks')),

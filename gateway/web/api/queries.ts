@@ -1,6 +1,6 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
 import type { InvoicePayer } from './attention.ts'
-import { api, keepIdentity, unwrap } from './client.ts'
+import { api, keepEarlier, keepIdentity, unwrap } from './client.ts'
 
 const appPageSize = '200'
 const auditPageSize = '50'
@@ -54,7 +54,7 @@ export const billingQuery = (clientId: string) =>
       unwrap(api.GET('/api/v1/apps/{clientId}/billing', { params: { path: { clientId } } })),
   })
 
-/** What a list of invoices can be filtered by: the status of invoices, or credit notes. */
+/** Filters of a list of invoices: a status of invoices, or credit notes. */
 export const shownStatuses = [
   'issued',
   'payment_processing',
@@ -81,12 +81,15 @@ const statusQuery = (status: ShownStatus | undefined) => {
     : ({ invoiceType: 'standard', status } as const)
 }
 
-export const invoicesQuery = (
+/** A page of invoices. While another one of the same filter loads, the page before stays. */
+export function invoicesQuery(
   clientId: string,
   { page, payer, user, status }: InvoiceFilter & { readonly page: number },
-) =>
-  queryOptions({
-    queryKey: ['invoices', clientId, payer, user, status, page],
+) {
+  const subject = ['invoices', clientId, payer, user, status] as const
+  return queryOptions({
+    queryKey: [...subject, page] as const,
+    placeholderData: keepEarlier(subject),
     queryFn: () =>
       unwrap(
         api.GET('/api/v1/apps/{clientId}/billing/invoices', {
@@ -103,6 +106,7 @@ export const invoicesQuery = (
         }),
       ),
   })
+}
 
 export const invoiceQuery = (clientId: string, invoiceId: string) =>
   queryOptions({

@@ -1,5 +1,5 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
-import { type Schemas, api, unwrap } from './client.ts'
+import { type Schemas, api, keepEarlier, unwrap } from './client.ts'
 
 /** Queries of an app's usage. Every sum includes what end users are billed. */
 
@@ -46,8 +46,7 @@ export function usageQuery(clientId: string, selection: UsageSelection) {
     queryKey: [...subject, dates] as const,
     refetchInterval: ({ state: { data } }) =>
       data && countRows(data) > rowsToRefresh ? false : refreshMs,
-    placeholderData: (earlier, query) =>
-      subject.every((part, index) => part === query?.queryKey[index]) ? earlier : undefined,
+    placeholderData: keepEarlier(subject),
     queryFn: () =>
       unwrap(
         api.GET('/api/v1/internal/apps/{clientId}/usage', {
@@ -96,7 +95,7 @@ export const unpricedQuery = (clientId: string) =>
 export const lossQuery = (clientId: string, dates: Dates) =>
   infiniteQueryOptions({
     queryKey: ['loss', clientId, dates] as const,
-    placeholderData: (earlier, query) => (query?.queryKey[1] === clientId ? earlier : undefined),
+    placeholderData: keepEarlier(['loss', clientId]),
     initialPageParam: '',
     getNextPageParam: ({ nextCursor }: Schemas['UsageLoss']) => nextCursor,
     queryFn: ({ pageParam: cursor }) =>

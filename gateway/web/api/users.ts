@@ -1,5 +1,5 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
-import { type Schemas, api, unwrap } from './client.ts'
+import { type Schemas, api, keepEarlier, unwrap } from './client.ts'
 import { readTransactions } from './money.ts'
 
 const listSize = '50'
@@ -23,18 +23,13 @@ export interface UserFilter {
 const nextCursor = (page: { nextCursor?: string }): string | undefined => page.nextCursor
 const withCursor = (cursor: string) => (cursor === '' ? {} : { cursor })
 
-const keepOfApp =
-  (clientId: string) =>
-  <Data>(before: Data | undefined, query?: { queryKey: readonly unknown[] }): Data | undefined =>
-    query?.queryKey[1] === clientId ? before : undefined
-
 /** Users by status and beginning. While others load, those of the app by the filter before stay. */
 export const usersQuery = (clientId: string, { status, user }: UserFilter) =>
   infiniteQueryOptions({
     queryKey: ['users', clientId, { status, user }],
     initialPageParam: '',
     getNextPageParam: nextCursor,
-    placeholderData: keepOfApp(clientId),
+    placeholderData: keepEarlier(['users', clientId]),
     queryFn: ({ pageParam: cursor, signal }) => {
       const query = {
         limit: cursor === '' ? listSize : furtherSize,

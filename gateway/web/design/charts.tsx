@@ -46,7 +46,7 @@ export const Charts = (): ReactNode => (
     </section>
     <section className="card" aria-labelledby="layers">
       <h2 id="layers">Chart of layers</h2>
-      <Legend names={layerNames} />
+      <Legend layers={layerNames.map((name) => ({ key: name, name }))} />
       <BarChart {...chart} layers={layers} isMoney />
     </section>
     <section className="card" aria-labelledby="shares">

@@ -146,8 +146,8 @@ const Credited = ({ params, number }: CreditedProps): ReactNode => (
   </div>
 )
 
-/** The credit notes of an invoice. */
-const CreditNotes = ({ invoice: { creditNotes }, clientId }: FactsProps): ReactNode =>
+/** The credit notes of an invoice, which the answers of older gateways lack. */
+const CreditNotes = ({ invoice: { creditNotes = [] }, clientId }: FactsProps): ReactNode =>
   creditNotes.length > 0 && (
     <section className="card" aria-labelledby="credit-notes">
       <h2 id="credit-notes">Credit notes</h2>

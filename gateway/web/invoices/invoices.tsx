@@ -1,4 +1,4 @@
-import { keepPreviousData, useQuery } from '@tanstack/react-query'
+import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import type { InvoicePayer } from '../api/attention.ts'
@@ -132,12 +132,13 @@ interface ListProps {
 
 function List({ clientId, filter }: ListProps): ReactNode {
   const { page = 1 } = useSearch({ from })
-  const invoices = useQuery({
-    ...invoicesQuery(clientId, { ...filter, page }),
-    placeholderData: keepPreviousData,
-  })
+  const invoices = useQuery(invoicesQuery(clientId, { ...filter, page }))
   return (
-    <section className="card" aria-label={payerNames[filter.payer]}>
+    <section
+      className="card"
+      aria-label={payerNames[filter.payer]}
+      aria-busy={invoices.isPlaceholderData}
+    >
       <Answer query={invoices}>
         {({ items, totalCount }) =>
           totalCount === 0 ? (

@@ -13,7 +13,7 @@ interface PayoutsProps {
   readonly clientId: string
 }
 
-/** What the payment processor holds for the owner, and what it paid out. */
+/** The owner's balance at the payment processor, and its payouts. */
 export function Payouts({ clientId }: PayoutsProps): ReactNode {
   const balance = useQuery(processorBalanceQuery(clientId))
   return (

@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
-import { type MovedClock, movedClocksQuery } from '../api/operate.ts'
+import { type MovedClock, movedClocksMax, movedClocksQuery } from '../api/operate.ts'
 import { formatCount } from '../ui/amounts.ts'
 import { Answer } from '../ui/answer.tsx'
 import { Instant } from '../ui/instant.tsx'
@@ -37,6 +37,9 @@ const columns = [
 const Clocks = ({ clocks }: { clocks: readonly MovedClock[] }): ReactNode => (
   <LongTable
     label="Table of test clocks"
+    {...(clocks.length >= movedClocksMax && {
+      caption: `The ${formatCount(movedClocksMax)} clocks that are furthest ahead.`,
+    })}
     columns={columns}
     pages={[clocks]}
     hasMore={false}
@@ -65,10 +68,12 @@ const Clocks = ({ clocks }: { clocks: readonly MovedClock[] }): ReactNode => (
 
 const dayMs = 86_400_000
 const hourMs = 3_600_000
+const minuteMs = 60_000
 
-/** The two largest units; a clock that is less than an hour ahead shows minutes. */
+/** Rounds down to hours; a clock that is less than an hour ahead shows minutes or seconds. */
 function formatAhead(ms: number): string {
-  if (ms < hourMs) return `${formatCount(Math.round(ms / 60_000))} min`
+  if (ms < minuteMs) return `${Math.floor(ms / 1_000)} s`
+  if (ms < hourMs) return `${Math.floor(ms / minuteMs)} min`
   const hours = Math.floor((ms % dayMs) / hourMs)
   const days = Math.floor(ms / dayMs)
   return days === 0 ? `${hours} h` : `${formatCount(days)} d ${hours} h`

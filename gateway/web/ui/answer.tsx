@@ -19,7 +19,7 @@ export function Answer<Data>({ query, rows, children }: AnswerProps<Data>): Reac
   const { data, error, refetch } = query
   return (
     <>
-      {error && <Failure error={error} retry={() => void refetch()} />}
+      {error && <Failure error={error} retry={() => void refetch()} hasData={data !== undefined} />}
       {data !== undefined && children(data)}
       {data === undefined && !error && <Loading {...(rows !== undefined && { rows })} />}
     </>

@@ -3,7 +3,7 @@ import { ApiError } from '../api/client.ts'
 import { useSessionState } from '../api/session/state.ts'
 import { Button } from './button.tsx'
 
-/** What a view shows until its data is there. */
+/** Shows until the data of a view is there. */
 export const Loading = ({ rows = 4 }: { rows?: number }): ReactNode => (
   <div className="loading" role="status" aria-label="Loading">
     {Array.from({ length: rows }, (_, index) => (
@@ -12,17 +12,30 @@ export const Loading = ({ rows = 4 }: { rows?: number }): ReactNode => (
   </div>
 )
 
-/** What a view shows when there is nothing to list. */
+/** Shows instead of a list without entries. */
 export const Empty = ({ children }: { children: ReactNode }): ReactNode => (
   <div className="empty">{children}</div>
 )
 
+interface FailureProps {
+  readonly error: Error
+  readonly retry?: () => void
+  /** Whether data that was read before shows below. */
+  readonly hasData?: boolean
+}
+
 /** A refusal or fault, with what to do about it. */
-export function Failure({ error, retry }: { error: Error; retry?: () => void }): ReactNode {
+export function Failure({ error, retry, hasData = false }: FailureProps): ReactNode {
   const session = useSessionState(error)
   // The frame has the one link for all that the view reads; a form may be in a dialog above it.
   if (session === 'ended in frame' && retry)
-    return <p className="soft">It shows again after the login.</p>
+    return (
+      <p className="soft">
+        {hasData
+          ? 'This data is from before the session ended. It is read again after the login.'
+          : 'It shows again after the login.'}
+      </p>
+    )
   if (session === 'ended' || session === 'ended in frame') return <EndedSession />
   if (session === 'renewed')
     return (

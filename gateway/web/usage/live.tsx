@@ -4,6 +4,7 @@ import { formatCount } from '../ui/amounts.ts'
 import { ExactDollars } from '../ui/amount.tsx'
 import { Button } from '../ui/button.tsx'
 import { Instant } from '../ui/instant.tsx'
+import { Name } from '../ui/name.tsx'
 import { Empty } from '../ui/states.tsx'
 import { TableBox } from '../ui/table-box.tsx'
 import type { RangeSearch } from '../ui/usage/range.ts'
@@ -93,7 +94,7 @@ const Charges = ({ charges, clientId, search }: ChargesProps): ReactNode => (
                 params={{ clientId }}
                 search={{ ...search, user: charge.externalUserId }}
               >
-                {charge.externalUserId}
+                <Name>{charge.externalUserId}</Name>
               </Link>
             </th>
             <td className="number">{formatCount(charge.ticketCount)}</td>

@@ -13,9 +13,9 @@ import { RangeDates, RangePicker } from '../ui/usage/range-picker.tsx'
 import {
   type UsageSearch,
   pickRange,
-  pickSelection,
   withChart,
   withRange,
+  withoutTable,
 } from '../ui/usage/search.ts'
 import { RowPages, ShareTable } from '../ui/usage/share-table.tsx'
 import { TimeChart } from '../ui/usage/time-chart.tsx'
@@ -149,7 +149,7 @@ function Rows({
   return (
     <Answer query={usage}>
       {(data) => {
-        const rows = toRows(by, data, { clientId, search: pickSelection(search) }).filter(
+        const rows = toRows(by, data, { clientId, search: withoutTable(search) }).filter(
           ({ sums }) => sums.requestCount > 0,
         )
         if (rows.length === 0) return <Empty>No ticket was signed in this range.</Empty>

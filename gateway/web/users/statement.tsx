@@ -15,10 +15,7 @@ import { useAppNow } from '../ui/usage/now.ts'
 
 const from = '/$clientId/users/$externalUserId'
 
-/**
- * What changed the balance of a user, with running balances. While the owner pays, also what each
- * day cost the owner.
- */
+/** Transactions of a user with running balances; while the owner pays, also what each day cost the owner. */
 export function Statement({ user }: { user: UserRef }): ReactNode {
   const usersPay = useQuery(usersPayQuery(user.clientId))
   return (

@@ -257,7 +257,14 @@ describe.runIf(executablePath)('payments of users in the dashboard', () => {
     await page.getByText('1 in all').waitFor()
     expect(await rows.last().innerText()).toMatch(/INV-000002.*void/s)
     expect(new URL(page.url()).search).toBe('?payer=users&status=void')
+    const answers = Promise.withResolvers<void>()
+    await page.route('**/billing/invoices?*status=uncollectible*', async (route) => {
+      await answers.promise
+      await route.continue()
+    })
     await page.getByLabel('Status').selectOption('uncollectible')
+    await rows.first().waitFor({ state: 'detached' })
+    answers.resolve()
     await page.getByText('No document has this status.').waitFor()
     await show(page, `/${clientId()}/invoices?payer=owner`)
     await page.getByText('No invoice was issued to this app’s owner').waitFor()

@@ -254,6 +254,19 @@ describe.runIf(executablePath)('the dashboard', () => {
     forgive(/40[14]/)
   })
 
+  it('shows that figures were read before the session ended', async () => {
+    const page = await owner(`/${clientId()}`)
+    await page.locator('.stats').waitFor()
+    await page.clock.install()
+    await page.context().clearCookies()
+    // A window that gets the focus reads again what is older than seconds.
+    await page.clock.fastForward(20_000)
+    await page.evaluate("window.dispatchEvent(new Event('visibilitychange'))")
+    await page.getByText('This data is from before the session ended.').first().waitFor()
+    expect(await page.locator('.stats').count()).toBe(1)
+    forgive(/40[14]/)
+  })
+
   it('shows that the service cannot be reached, and tries again on demand', async () => {
     const page = await owner()
     await page.route('**/billing/invoices*', (route) => route.abort())

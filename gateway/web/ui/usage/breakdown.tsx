@@ -2,6 +2,7 @@ import { Link } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import type { Usage } from '../../api/usage.ts'
 import { Instant } from '../instant.tsx'
+import { Name } from '../name.tsx'
 import type { UsageSearch } from './search.ts'
 import { type ShareRow, byCost } from './share-table.tsx'
 
@@ -19,7 +20,7 @@ export const breakdownTexts: Readonly<
 
 interface Place {
   readonly clientId: string
-  /** The range, user, pipeline and model that links keep. */
+  /** The range, chart, user, pipeline and model that links keep. */
   readonly search: UsageSearch
 }
 
@@ -62,7 +63,7 @@ interface FilterProps extends Place {
 /** A pipeline or model, which leads to what was used of it in the range. */
 const Filter = ({ clientId, search, by, part }: FilterProps): ReactNode => (
   <Link to="/$clientId/usage" params={{ clientId }} search={{ ...search, ...part, by }}>
-    {part.model ?? part.pipeline}
+    <Name>{part.model ?? part.pipeline}</Name>
   </Link>
 )
 
@@ -85,7 +86,9 @@ const toSessionRow = (row: SessionRow, place: Place): ShareRow => {
       furtherRows
     ) : (
       <>
-        <code>{row.sessionId}</code>
+        <code>
+          <Name>{row.sessionId}</Name>
+        </code>
         <small>
           <User id={row.externalUserId ?? null} {...place} />
         </small>
@@ -95,8 +98,10 @@ const toSessionRow = (row: SessionRow, place: Place): ShareRow => {
       ? ['', '']
       : [
           <>
-            {row.pipeline}
-            <small>{row.modelId}</small>
+            <Name>{row.pipeline}</Name>
+            <small>
+              <Name>{row.modelId}</Name>
+            </small>
           </>,
           row.firstAt !== undefined && row.lastAt !== undefined && (
             <>
@@ -121,6 +126,6 @@ const User = ({ id, clientId, search }: Place & { id: string | null }): ReactNod
       params={{ clientId }}
       search={{ ...search, user: id, by: 'pipeline_model' }}
     >
-      {id}
+      <Name>{id}</Name>
     </Link>
   )

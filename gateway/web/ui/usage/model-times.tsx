@@ -6,24 +6,22 @@ import { Empty } from '../states.tsx'
 import { TableBox } from '../table-box.tsx'
 import { type FigureName, figures, formatValue, toHeight } from './figures.ts'
 import { Legend } from './legend.tsx'
-import { type Step, formatUtcDay, stepMs } from './range.ts'
+import { type Model, type Row, startOf, toModels } from './models.ts'
+import { type Step, formatUtcDay, listStarts, stepMs, toSpan } from './range.ts'
 import { describeTime, timeCaptions, timeHeads } from './time-table.tsx'
-
-type DayRow = NonNullable<Usage['byDailyTopModels']>[number]
-type HourRow = NonNullable<Usage['byHourlyTopModels']>[number]
-type Row = DayRow | HourRow
 
 interface ModelTimesProps {
   /** Rows of times with tickets. */
   readonly rows: readonly Row[]
-  /** All days or hours of the range, in Unix milliseconds. */
-  readonly starts: readonly number[]
+  /** The period of `rows`, which may be an earlier one than the range until the answer arrives. */
+  readonly period: Usage['period']
   readonly step: Step
   readonly figure: FigureName
 }
 
 /** A figure of the costliest models and the sum of further ones over time, as chart and table. */
-export function ModelTimes({ rows, starts, step, figure }: ModelTimesProps): ReactNode {
+export function ModelTimes({ rows, period, step, figure }: ModelTimesProps): ReactNode {
+  const starts = useMemo(() => listStarts(toSpan(period), step), [period, step])
   const models = useMemo(() => toModels(rows, figure), [rows, figure])
   const bars = useMemo(
     () => ({
@@ -39,7 +37,7 @@ export function ModelTimes({ rows, starts, step, figure }: ModelTimesProps): Rea
   const used = new Set(rows.map(startOf))
   return (
     <>
-      <Legend names={models.map(({ name }) => name)} />
+      <Legend layers={models} />
       {starts.length > 1 && (
         <BarChart {...bars} stepSeconds={stepMs[step] / 1e3} isMoney={figures[figure].isMoney} />
       )}
@@ -54,33 +52,6 @@ export function ModelTimes({ rows, starts, step, figure }: ModelTimesProps): Rea
       </details>
     </>
   )
-}
-
-interface Model {
-  readonly name: string
-  readonly isRest: boolean
-  readonly cost: bigint
-  /** A figure by the start of its day or hour. */
-  readonly values: ReadonlyMap<number, bigint>
-}
-
-const startOf = (row: Row): number => Date.parse('hour' in row ? row.hour : row.date)
-
-/** Returns the models of rows, the costliest first and the sum of further ones last. */
-function toModels(rows: readonly Row[], figure: FigureName): Model[] {
-  const groups = Map.groupBy(rows, ({ pipeline, modelId }) => JSON.stringify([pipeline, modelId]))
-  return [...groups.values()]
-    .map((group): Model => {
-      const { pipeline = '', modelId = '' } = group[0] ?? {}
-      const isRest = pipeline === 'other' && modelId === 'other'
-      return {
-        name: isRest ? 'All further models' : `${pipeline}: ${modelId}`,
-        isRest,
-        cost: group.reduce((sum, row) => sum + figures.owner.read(row), 0n),
-        values: new Map(group.map((row) => [startOf(row), figures[figure].read(row)])),
-      }
-    })
-    .sort((a, b) => Number(a.isRest) - Number(b.isRest) || (a.cost < b.cost ? 1 : -1))
 }
 
 interface Bar {
@@ -101,8 +72,10 @@ function describeBar(models: readonly Model[], { at, step, figure }: Bar): strin
 const toText = (at: number, step: Step): string =>
   step === 'day' ? formatUtcDay(at) : new Date(at).toISOString()
 
-interface ModelTableProps extends Omit<ModelTimesProps, 'rows'> {
+interface ModelTableProps extends Omit<ModelTimesProps, 'rows' | 'period'> {
   readonly models: readonly Model[]
+  /** Days or hours with tickets, in Unix milliseconds. */
+  readonly starts: readonly number[]
 }
 
 const ModelTable = ({ models, starts, step, figure }: ModelTableProps): ReactNode => (
@@ -114,8 +87,8 @@ const ModelTable = ({ models, starts, step, figure }: ModelTableProps): ReactNod
       <thead>
         <tr>
           <th scope="col">{timeHeads[step]}</th>
-          {models.map(({ name }) => (
-            <th key={name} scope="col" className="number">
+          {models.map(({ key, name }) => (
+            <th key={key} scope="col" className="number">
               <bdi>{name}</bdi>
             </th>
           ))}
@@ -130,8 +103,8 @@ const ModelTable = ({ models, starts, step, figure }: ModelTableProps): ReactNod
             <th scope="row">
               {step === 'day' ? toText(at, step) : <Instant at={toText(at, step)} />}
             </th>
-            {models.map(({ name, values }) => (
-              <td key={name} className="number">
+            {models.map(({ key, values }) => (
+              <td key={key} className="number">
                 {formatValue(figure, values.get(at) ?? 0n)}
               </td>
             ))}

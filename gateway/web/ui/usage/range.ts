@@ -75,6 +75,12 @@ export const toDates = ({ start, end }: Span): { startDate: string; endDate: str
   endDate: new Date(end - 1).toISOString(),
 })
 
+/** The span of an answer's period, whose dates are those of `toDates`. */
+export const toSpan = ({ start, end }: { start: string | null; end: string | null }): Span => ({
+  start: Date.parse(start ?? ''),
+  end: Date.parse(end ?? '') + 1,
+})
+
 /**
  * Widens a span to the quarter of an hour of its start and the end of its last UTC day, so that the
  * same answer serves for a while.

@@ -2,12 +2,12 @@ import { type Breakdown, breakdowns } from './breakdown.tsx'
 import { type FigureName, parseFigure } from './figures.ts'
 import { type RangeSearch, parseRangeSearch } from './range.ts'
 
-/** What the addresses of the overview and of the usage view hold. */
+/** The addresses of the overview and of the usage view. */
 
 export interface ChartSearch {
   /** The figure of the chart. */
   readonly figure?: FigureName
-  /** What the bars of the chart are divided by. */
+  /** The division of the chart's bars. */
   readonly split?: 'model'
 }
 
@@ -55,15 +55,10 @@ export const pickRange = ({ range, from, to }: RangeSearch): RangeSearch => ({
   ...(to !== undefined && { to }),
 })
 
-/** The part of an address that selects tickets: its range, user, pipeline and model. */
-export const pickSelection = (search: UsageSearch): UsageSearch => {
-  const { user, pipeline, model } = search
-  return {
-    ...pickRange(search),
-    ...(user !== undefined && { user }),
-    ...(pipeline !== undefined && { pipeline }),
-    ...(model !== undefined && { model }),
-  }
+/** An address without the grouping and page of its table. */
+export function withoutTable(search: UsageSearch): UsageSearch {
+  const { by: _by, page: _page, ...rest } = search
+  return rest
 }
 
 /** Returns an address with another range. The page of a table begins again. */

@@ -13,7 +13,7 @@ import {
   toHeight,
 } from './figures.ts'
 import { ModelTimes } from './model-times.tsx'
-import { type Range, type Step, countDays, listStarts, stepMs, toDates, toStep } from './range.ts'
+import { type Range, type Step, countDays, stepMs, toDates, toStep } from './range.ts'
 import type { ChartSearch } from './search.ts'
 import { type LinkDay, TimeTable, describeTime } from './time-table.tsx'
 
@@ -44,8 +44,6 @@ export function TimeChart({
   const isSplit = canSplit && search.split === 'model'
   const groupBy = isSplit ? topOf[step] : step
   const usage = useQuery(usageQuery(clientId, { ...filter, dates: toDates(current), groupBy }))
-  const { start, end } = current
-  const starts = useMemo(() => listStarts({ start, end }, step), [start, end, step])
   return (
     <section className="card" aria-labelledby="times" aria-busy={usage.isPlaceholderData}>
       <div className="head">
@@ -56,11 +54,11 @@ export function TimeChart({
         <Choices {...{ search, onChange, canSplit }} />
       </div>
       <Answer query={usage} rows={6}>
-        {({ byDay, byHour, byDailyTopModels, byHourlyTopModels }) =>
+        {({ period, byDay, byHour, byDailyTopModels, byHourlyTopModels }) =>
           isSplit ? (
             <ModelTimes
               rows={byHourlyTopModels ?? byDailyTopModels ?? []}
-              {...{ starts, step, figure }}
+              {...{ period, step, figure }}
             />
           ) : (
             <Times rows={byHour ?? byDay ?? []} {...{ step, figure, linkDay }} />
