@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { Page } from 'playwright-core'
 import { basic } from '../../../deploy/cli/client.ts'
-import { GrantType, TokenType } from '../../../proto/oauth.ts'
 import {
   confirmTyped,
   executablePath,
@@ -16,10 +15,20 @@ import { registerSecret } from '../../support/run/secrecy.ts'
 type Answer = Record<string, string>
 
 describe.runIf(executablePath)("a person's own use of an app", () => {
-  const { quickstart, clientId, open, logIn, owner, show, inviteViewer, useAsViewer, spend } =
-    setUpDashboard({
-      DEVICE_POLL_SECONDS: '1',
-    })
+  const {
+    quickstart,
+    clientId,
+    open,
+    logIn,
+    owner,
+    show,
+    inviteViewer,
+    openSignerSession,
+    useAsViewer,
+    spend,
+  } = setUpDashboard({
+    DEVICE_POLL_SECONDS: '1',
+  })
   beforeAll(inviteViewer)
   let refreshToken = ''
   let externalUserId = ''
@@ -175,20 +184,7 @@ describe.runIf(executablePath)("a person's own use of an app", () => {
 
   it("shows members a user's signer sessions; the sidecar refuses one that they ended", async () => {
     await backend('POST', '/users', { externalUserId: 'sid' })
-    const minted = await backend('POST', '/users/sid/token')
-    const { issuer, m2mClientId, m2mClientSecret } = quickstart()
-    const answer = await fetch(`${issuer}/token`, {
-      method: 'POST',
-      headers: { authorization: basic(m2mClientId, m2mClientSecret) },
-      body: new URLSearchParams({
-        grant_type: GrantType.tokenExchange,
-        subject_token: registerSecret(String(minted['access_token'])),
-        subject_token_type: TokenType.accessToken,
-      }),
-    })
-    const { access_token: session }: Answer = JSON.parse(await answer.text())
-    const credential = registerSecret(String(session))
-    expect(credential).toMatch(/^svc_ss_/)
+    const credential = await openSignerSession('sid')
     expect(await authorize(credential)).toBe(200)
     const page = await owner(`/${clientId()}/users/sid?part=keys`)
     const sessions = page.getByRole('region', { name: 'Table of signer sessions' })

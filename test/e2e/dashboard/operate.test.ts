@@ -10,21 +10,8 @@ import {
   viewer,
   violations,
 } from '../../support/web/dashboard.ts'
+import { listOperateViews } from '../../support/web/walk/views.ts'
 
-const views = [
-  'quarantine',
-  'ingest',
-  'catalogue',
-  'test-clocks',
-  'holds',
-  'losses',
-  'differences',
-  'checks',
-  'apps',
-  'signers',
-  'signing-keys',
-  'configuration',
-].map((name) => `/operate/${name}`)
 const hostile = '<img src=x onerror=alert(1)>'
 
 describe.runIf(executablePath)('the views for platform admins', () => {
@@ -456,11 +443,47 @@ describe.runIf(executablePath)('the views for platform admins', () => {
     await page.waitForURL(/\/operate\/quarantine$/)
   })
 
+  it('show how far test clocks are ahead, rounded down, and where the list ends', async () => {
+    const page = await owner('/operate/test-clocks')
+    await page.getByText('No clock was moved.').waitFor()
+    const path = '/api/v1/apps'
+    expect(
+      await send(page, { method: 'POST', path, body: { name: 'Paint test', isTest: true } }),
+    ).toBe(201)
+    const { apps }: { apps: { clientId: string; name: string }[] } = await (
+      await page.request.get(`${quickstart().platformUrl}${path}`)
+    ).json()
+    const id = apps.find(({ name }) => name === 'Paint test')?.clientId ?? ''
+    const clocks = page.getByRole('region', { name: 'Table of test clocks' })
+    for (const [advanceSeconds, ahead] of [
+      [59, '59 s'],
+      [3_540, '59 min'],
+      [3_600, '1 h'],
+    ] as const) {
+      const move = { method: 'POST', path: `${path}/${id}/test-clock`, body: { advanceSeconds } }
+      expect(await send(page, move)).toBe(200)
+      await show(page, '/operate/test-clocks')
+      await clocks
+        .getByRole('row', { name: 'Paint test' })
+        .getByText(ahead, { exact: true })
+        .waitFor()
+    }
+    expect(await clocks.locator('caption').count()).toBe(0)
+    await page.route('**/api/v1/internal/operate/test-clocks', async (route) => {
+      const response = await route.fetch()
+      const [clock]: object[] = JSON.parse(await response.text()).clocks
+      const many = Array.from({ length: 1_000 }, (_, index) => ({ ...clock, clientId: `${index}` }))
+      await route.fulfill({ response, json: { clocks: many } })
+    })
+    await page.reload()
+    await clocks.getByText('The 1,000 clocks that are furthest ahead.').waitFor()
+  })
+
   it('are accessible in both themes, and fit a phone', { timeout: 120_000 }, async () => {
     const page = await console()
     const link = page.getByRole('link', { name: /nameless/ })
-    const event = (await link.getAttribute('href'))?.replace('/app', '') ?? ''
-    for (const view of [...views, `/operate/apps/${clientId()}`, event]) {
+    const quarantineId = (await link.getAttribute('href'))?.split('/').at(-1) ?? ''
+    for (const { path: view } of listOperateViews({ clientId: clientId(), quarantineId })) {
       for (const colorScheme of ['light', 'dark'] as const) {
         await page.setViewportSize({ width: 1280, height: 900 })
         await page.emulateMedia({ colorScheme })

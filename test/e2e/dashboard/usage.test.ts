@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core'
 import { beforeAll, describe, expect, it, vi } from 'vitest'
 import {
+  awaitData,
   executablePath,
   send,
   setUpDashboard,
@@ -131,9 +132,9 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
     const hours = page.getByRole('region', { name: 'Table of hours' }).locator('tbody tr')
     await expect.poll(() => hours.count()).toBe(1)
     await users.getByRole('link', { name: 'grace' }).click()
-    await page.waitForURL(/user=grace/)
-    await only.waitFor()
+    await top.waitFor()
     await page.goBack()
+    await users.getByRole('link', { name: 'grace' }).waitFor()
     await page.getByRole('button', { name: 'Show all models' }).click()
     await expect.poll(() => figure(page, 'Tickets')).toBe('4\n+300 %, 1 before')
     expect(await only.count()).toBe(0)
@@ -240,6 +241,28 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
       answers.resolve()
       await expect.poll(opacities).toBe('1')
     }
+  })
+
+  it('shows the times of models with their figures until those of another range arrive', async () => {
+    const page = await owner(`/${clientId()}/usage?range=7d&figure=network&split=model`)
+    const top = page.getByRole('region', { name: 'Table of pipelines and models' })
+    const link = await top.getByRole('link', { name: 'llama', exact: true }).getAttribute('href')
+    expect(link).toContain('figure=network&split=model')
+    await page.getByText('As a table').click()
+    const hours = page.getByRole('region', { name: 'Table of models by hour' }).locator('tbody tr')
+    await expect.poll(() => hours.count()).toBeGreaterThan(2)
+    const shown = await hours.allInnerTexts()
+    const answers = Promise.withResolvers<void>()
+    await page.route(/\/usage\?.*groupBy=hourly_top_models/, async (route) => {
+      await answers.promise
+      await route.continue()
+    })
+    await page.getByRole('button', { name: '24 hours' }).click()
+    await page.locator('section[aria-busy="true"]', { has: page.locator('#times') }).waitFor()
+    expect(await hours.allInnerTexts()).toEqual(shown)
+    answers.resolve()
+    // The newest ticket of a model is older.
+    await hours.first().waitFor({ state: 'detached' })
   })
 
   it('shows no losses of all users below the figures of one user', async () => {
@@ -358,8 +381,13 @@ describe.runIf(executablePath)('usage in the dashboard', () => {
     await page.getByRole('button', { name: 'Accept' }).click()
     await page.getByRole('link', { name: 'Demo', exact: true }).click()
     await expect.poll(() => figure(page, 'Tickets')).toMatch(/^\d+\n/)
+    const losses = page.getByRole('listitem').filter({ hasText: 'Losses' })
+    await losses.getByText('4 tickets of the range never arrived').waitFor()
+    await awaitData(page)
     expect(await page.getByText('Not checked').count()).toBe(0)
     await page.getByRole('link', { name: 'Usage', exact: true }).click()
+    // Overview has a stream, too.
+    await page.getByRole('heading', { name: 'Usage', level: 1 }).waitFor()
     const state = page.getByRole('status', { name: 'Connection' })
     await expect.poll(() => state.innerText()).toBe('Live')
     await spend('hopper')

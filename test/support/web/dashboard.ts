@@ -4,7 +4,7 @@ import { type Browser, type BrowserContext, type Page, chromium } from 'playwrig
 import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { findServiceToken } from '../../../deploy/local/data-dir.ts'
 import { basic, connectCore } from '../../../deploy/cli/client.ts'
-import { GrantType } from '../../../proto/oauth.ts'
+import { GrantType, TokenType } from '../../../proto/oauth.ts'
 import { type TestService, startTestService } from '../deployment/service.ts'
 import { registerSecret } from '../run/secrecy.ts'
 import { signedTicket } from '../usage/signed-ticket.ts'
@@ -124,23 +124,15 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
     show: async (page: Page, view: string): Promise<void> => {
       await page.goto(`${quickstart().platformUrl}/app${view}`)
       await page.locator('main h1').waitFor()
-      await expect.poll(() => page.getByRole('status', { name: 'Loading' }).count()).toBe(0)
+      await awaitData(page)
     },
     /** Goes to a view as a link does, without loading the page, and waits until it has its data. */
     go: async (page: Page, view: string): Promise<void> => {
-      const address = `/app${view}`
-      await page.evaluate(`(() => {
-        const isOther = location.pathname !== new URL('${address}', location).pathname
-        if (isOther) document.querySelector('main h1').dataset.isBefore = 'true'
-        history.pushState({}, '', '${address}')
-      })()`)
-      // All views of Operate share one refusal.
-      const title = page.locator('main h1:not([data-is-before])')
-      await title
-        .or(page.getByRole('heading', { name: 'No permission' }))
-        .first()
-        .waitFor()
-      await expect.poll(() => page.getByRole('status', { name: 'Loading' }).count()).toBe(0)
+      const { pathname } = new URL(page.url())
+      // Another search alone would keep the title, and with it what the view showed before.
+      if (new URL(`/app${view}`, page.url()).pathname === pathname) await push(page, '/logged-in')
+      await push(page, view)
+      await awaitData(page)
     },
     /**
      * Forgives what pages of this test have reported, and report until its end, if text and address
@@ -173,6 +165,8 @@ export function setUpDashboard(settings: Readonly<Record<string, string>> = {}) 
       registerSecret(tokens['access_token'] ?? '')
       return registerSecret(tokens['refresh_token'] ?? '')
     },
+    /** Exchanges a token of an existing user of the app for a signer session. Returns its credential. */
+    openSignerSession: (externalUserId: string) => openSignerSession(quickstart(), externalUserId),
     /** Inserts users `row-0001` to `row-NNNN`, the oldest of the app, faster than the API creates them. */
     seedUsers: async (count: number): Promise<void> => {
       const database = new Client({ connectionString: running.env['DATABASE_URL'] })
@@ -227,6 +221,25 @@ async function withCore(
   } finally {
     core.close()
   }
+}
+
+/** Waits until the view has all its data. */
+export async function awaitData(page: Page): Promise<void> {
+  await expect.poll(() => page.getByRole('status', { name: 'Loading' }).count()).toBe(0)
+}
+
+/** Changes the address to that of another view, and waits for the title of that view. */
+async function push(page: Page, view: string): Promise<void> {
+  await page.evaluate(`(() => {
+    document.querySelector('main h1').dataset.isBefore = 'true'
+    history.pushState({}, '', ${JSON.stringify(`/app${view}`)})
+  })()`)
+  // All views of Operate share one refusal.
+  const title = page.locator('main h1:not([data-is-before])')
+  await title
+    .or(page.getByRole('heading', { name: 'No permission' }))
+    .first()
+    .waitFor()
 }
 
 /** Types what the open dialog asks for, and runs its act, which is disabled before. */
@@ -284,7 +297,7 @@ interface SentTicket {
 }
 
 async function spend(
-  quickstart: TestService['service']['quickstart'],
+  quickstart: Quickstart,
   externalUserId: string,
   ticket: SentTicket,
 ): Promise<void> {
@@ -298,10 +311,42 @@ async function spend(
   await pushTicket(quickstart, `${clientId}:${externalUserId}`, ticket)
 }
 
+async function openSignerSession(
+  { clientId, platformUrl, issuer, m2mClientId, m2mClientSecret }: Quickstart,
+  externalUserId: string,
+): Promise<string> {
+  const authorization = basic(m2mClientId, m2mClientSecret)
+  const user = `/api/v1/apps/${clientId}/users/${encodeURIComponent(externalUserId)}`
+  const minted = await fetch(`${platformUrl}${user}/token`, {
+    method: 'POST',
+    headers: { ...json, authorization },
+    body: '{}',
+  })
+  const exchanged = await fetch(`${issuer}/token`, {
+    method: 'POST',
+    headers: { authorization },
+    body: new URLSearchParams({
+      grant_type: GrantType.tokenExchange,
+      subject_token: await readToken(minted),
+      subject_token_type: TokenType.accessToken,
+    }),
+  })
+  const credential = await readToken(exchanged)
+  expect(credential).toMatch(/^svc_ss_/)
+  return credential
+}
+
+async function readToken(answer: Response): Promise<string> {
+  const { access_token = '' }: { access_token?: string } = JSON.parse(await answer.text())
+  return registerSecret(access_token)
+}
+
+type Quickstart = TestService['service']['quickstart']
+
 const json = { 'content-type': 'application/json' }
 
 async function pushTicket(
-  { sidecarUrl, webhookSecret }: TestService['service']['quickstart'],
+  { sidecarUrl, webhookSecret }: Quickstart,
   authId: string,
   { signedAt = new Date(), data = {} }: SentTicket,
 ): Promise<void> {

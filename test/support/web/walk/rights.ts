@@ -1,6 +1,6 @@
 import type { SeededApp } from './seed.ts'
 
-/** What each role may do in the seeded app: controls of views, and requests. */
+/** The rights of each role in the seeded app: controls of views, and requests. */
 
 /** From the least to the most. */
 export const roles = ['stranger', 'viewer', 'admin', 'owner', 'platform admin'] as const
@@ -8,7 +8,7 @@ export type Role = (typeof roles)[number]
 
 export const may = (role: Role, least: Role): boolean => roles.indexOf(role) >= roles.indexOf(least)
 
-interface Control {
+export interface Control {
   /** The name of its view. */
   readonly view: string
   readonly kind: 'button' | 'link' | 'textbox' | 'combobox' | 'region'
@@ -34,7 +34,12 @@ export const controls: readonly Control[] = [
     'Deactivate',
     'Change the plan',
   ),
-  ...list({ view: 'user-keys', kind: 'button', least: 'admin' }, 'Create a key', /^Revoke the key/),
+  ...list(
+    { view: 'user-keys', kind: 'button', least: 'admin' },
+    'Create a key',
+    /^Revoke the key/,
+    /^End the signer session/,
+  ),
   ...list(
     { view: 'user-limits', kind: 'button', least: 'admin' },
     'Save limits',
@@ -96,6 +101,7 @@ export function listRequests({ clientId, endpointId, invoiceId, ...app }: Seeded
       ['POST', users, { externalUserId: 'x' }],
       ['POST', `${user}/allowances`, { amountUsdMicros: '1' }],
       ['POST', `${user}/keys`, {}],
+      ['DELETE', `${user}/signer-sessions?sessionId=x`],
       ['PUT', `${user}/limits`, { callsPerMinute: 1 }],
       ['PUT', own, { name: 'Other' }],
       ['PUT', `${own}/admins`, { email: 'x@example.com', role: 'viewer' }],
@@ -116,6 +122,8 @@ export function listRequests({ clientId, endpointId, invoiceId, ...app }: Seeded
       ['PUT', `${own}/billing/settings`, { endUserCap: 5 }],
       ['GET', `${operate}/quarantine`],
       ['GET', `${operate}/apps`],
+      ['GET', `${operate}/ingest`],
+      ['GET', `${operate}/test-clocks`],
       ['GET', `${operate}/configuration`],
       ['POST', `${operate}/signing-keys/rotate`, {}],
       ['POST', '/api/v1/apps', { name: 'x' }],

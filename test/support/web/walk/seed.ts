@@ -68,7 +68,7 @@ export async function seedApp(
   page: Page,
   text: (place: Place) => string,
 ): Promise<SeededApp> {
-  const { quickstart, clientId, pushTicket } = dashboard
+  const { quickstart, clientId, openSignerSession, pushTicket } = dashboard
   const { m2mClientId, m2mClientSecret, platformUrl, sidecarUrl, webhookSecret } = quickstart()
   const app = `/api/v1/apps/${clientId()}`
   const send = await createSender(page)
@@ -111,6 +111,7 @@ export async function seedApp(
   // While the user has something left, so that a call is allowed.
   await decide()
   const eventId = await spend(externalUserId)
+  await openSignerSession(externalUserId)
   const limits = { callsPerMinute: 60, usdMicrosPerDay: '25000000' }
   await backend('PUT', `${user}/limits`, limits)
   await backend('PUT', `${user}/keys/${String(keyId)}/limits`, { callsPerMinute: 30 })
@@ -132,6 +133,7 @@ export async function seedApp(
     clientIds: [clientId()],
     mayPushEvents: false,
   }).then(({ secret }) => registerSecret(String(secret)))
+  await seedTestClock()
   const quarantineId = await seedQuarantine()
   const { invoiceId, noteId } = await seedInvoice()
 
@@ -199,20 +201,32 @@ export async function seedApp(
     return issuer
   }
 
-  /** Sends an event that names no user, and discards it. Returns its id in quarantine. */
+  /** Creates a test app with a name that its owner chose, and moves its clock. */
+  async function seedTestClock(): Promise<void> {
+    const created = await ask('POST', '/api/v1/apps', { name: text('app'), isTest: true })
+    registerSecret(String(created['m2mClientSecret']))
+    const clock = `/api/v1/apps/${String(created['clientId'])}/test-clock`
+    await ask('POST', clock, { advanceSeconds: 86_400 })
+  }
+
+  /**
+   * Sends an event of an unknown app and discards it, and sends another one. Returns the first one's
+   * id in quarantine.
+   */
   async function seedQuarantine(): Promise<string> {
-    for (const id of [text('event'), 'later'])
-      await page.request.post(`${sidecarUrl}/events`, {
+    const quarantine = '/api/v1/internal/operate/quarantine'
+    const list = async () => ((await ask('GET', quarantine)) as { events: { id: string }[] }).events
+    const pushEvent = async (id: string, countAfter: number): Promise<void> => {
+      const answer = await page.request.post(`${sidecarUrl}/events`, {
         headers: { 'x-webhook-secret': webhookSecret },
         data: signedTicket({ id, authId: 'unknown:ada', computed_fee: '33' }),
       })
-    const quarantine = '/api/v1/internal/operate/quarantine'
-    let id = ''
-    await vi.waitUntil(async () => {
-      const { events } = (await ask('GET', quarantine)) as { events: { id: string }[] }
-      id = events[0]?.id ?? ''
-      return events.length === 2
-    }, waiting)
+      expect(answer.status()).toBe(202)
+      await vi.waitUntil(async () => (await list()).length === countAfter, waiting)
+    }
+    await pushEvent(text('event'), 1)
+    const id = (await list())[0]?.id ?? ''
+    await pushEvent('later', 2)
     await ask('POST', `${quarantine}/${id}/discard`, { reason: text('reason of a discard') })
     return id
   }

@@ -39,7 +39,7 @@ const list = (
 
 /** Returns every view of the dashboard, with the texts of the seeded app that it shows. */
 export function listViews(app: SeededApp): View[] {
-  const { clientId, planId, endpointId, invoiceId, noteId, quarantineId, eventId } = app
+  const { clientId, planId, endpointId, invoiceId, noteId, eventId } = app
   const id = `/${clientId}`
   const user = `${id}/users/${encodeURIComponent(app.externalUserId)}`
   return [
@@ -69,8 +69,6 @@ export function listViews(app: SeededApp): View[] {
       'money-of-user': [`${id}/money?user=${encodeURIComponent(app.externalUserId)}`, 'user'],
       payments: [`${id}/money/payments`],
       plans: [`${id}/plans`],
-      'plan-new': [`${id}/plans/new`],
-      plan: [`${id}/plans/${planId}`, 'model'],
       'plan-versions': [`${id}/plans/${planId}/versions`],
       receipts: [`${id}/receipts?ticket=${eventId}`],
       webhooks: [`${id}/webhooks`, 'webhook note'],
@@ -79,26 +77,37 @@ export function listViews(app: SeededApp): View[] {
       team: [`${id}/team`, 'member'],
       setup: [`${id}/setup`, 'app'],
     }),
-    ...list('editor', { audit: [`${id}/audit`, 'app'] }),
-    ...list('platform admin', {
-      quarantine: ['/operate/quarantine'],
-      discarded: ['/operate/quarantine?status=discarded', 'reason of a discard'],
-      quarantined: [`/operate/quarantine/${quarantineId}`, 'event', 'reason of a discard'],
-      'all-apps': ['/operate/apps', 'app'],
-      quotas: [`/operate/apps/${clientId}`, 'app'],
-      ingest: ['/operate/ingest'],
-      catalogue: ['/operate/catalogue'],
-      holds: ['/operate/holds'],
-      losses: ['/operate/losses'],
-      differences: ['/operate/differences?all=true'],
-      checks: ['/operate/checks'],
-      'test-clocks': ['/operate/test-clocks'],
-      signers: ['/operate/signers'],
-      'signing-keys': ['/operate/signing-keys'],
-      configuration: ['/operate/configuration'],
+    ...list('editor', {
+      'plan-new': [`${id}/plans/new`],
+      plan: [`${id}/plans/${planId}`, 'model'],
+      audit: [`${id}/audit`, 'app'],
     }),
+    ...listOperateViews(app),
   ]
 }
+
+/** Returns the views for platform admins. */
+export const listOperateViews = ({
+  clientId,
+  quarantineId,
+}: Pick<SeededApp, 'clientId' | 'quarantineId'>): View[] =>
+  list('platform admin', {
+    quarantine: ['/operate/quarantine'],
+    discarded: ['/operate/quarantine?status=discarded', 'reason of a discard'],
+    quarantined: [`/operate/quarantine/${quarantineId}`, 'event', 'reason of a discard'],
+    'all-apps': ['/operate/apps', 'app'],
+    quotas: [`/operate/apps/${clientId}`, 'app'],
+    ingest: ['/operate/ingest'],
+    catalogue: ['/operate/catalogue'],
+    holds: ['/operate/holds'],
+    losses: ['/operate/losses'],
+    differences: ['/operate/differences?all=true'],
+    checks: ['/operate/checks'],
+    'test-clocks': ['/operate/test-clocks', 'app'],
+    signers: ['/operate/signers'],
+    'signing-keys': ['/operate/signing-keys'],
+    configuration: ['/operate/configuration'],
+  })
 
 /** Returns the views of the person who is a user of the seeded app. */
 export const listOwnViews = ({ clientId }: SeededApp): View[] =>
