@@ -134,9 +134,10 @@ const isServiceError = (error: unknown): error is ServiceError =>
 /** Whether core is of an older release, which does not know the call. */
 export const isUnknownCall = (thrown: unknown): boolean =>
   thrown instanceof DomainError &&
-  thrown.reason === 'INTERNAL' &&
   isServiceError(thrown.cause) &&
-  thrown.cause.code === status.UNIMPLEMENTED
+  thrown.cause.code === status.UNIMPLEMENTED &&
+  // Core's own refusals with that code carry a reason.
+  thrown.cause.metadata.get(reasonTrailer).length === 0
 
 const lost = new Set<number>([
   status.UNAVAILABLE,

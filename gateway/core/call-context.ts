@@ -149,7 +149,9 @@ export function isConnectionError(thrown: unknown): boolean {
 export const isUnknownCall = (thrown: unknown): boolean =>
   thrown instanceof DomainError &&
   thrown.cause instanceof ConnectError &&
-  thrown.cause.code === Code.Unimplemented
+  thrown.cause.code === Code.Unimplemented &&
+  // Core's own refusals with that code carry a reason.
+  !thrown.cause.metadata.has(reasonTrailer)
 
 /** What connect reports about an answer without gRPC's headers: the call ended before its answer. */
 const withoutHeaders = 'unsupported content type null'

@@ -46,3 +46,8 @@ it('reports a core that fails', async () => {
   harness.core.fail('listSidecars', status.UNKNOWN)
   expect((await readIngest()).status).toBe(500)
 })
+
+it("reports core's own refusal, which is no sign of an older core", async () => {
+  harness.core.refuse('listSidecars', 'METHOD_NOT_ALLOWED')
+  expect((await readIngest()).status).toBe(405)
+})

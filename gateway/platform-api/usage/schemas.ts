@@ -66,7 +66,7 @@ const hour = Instant('The start of a UTC hour.')
 const topModels =
   'The five costliest models of the range, and other for the sum of further ones, at each time with tickets.'
 
-const timeFields = {
+const sumFields = {
   requestCount,
   currency,
   feeWei,
@@ -207,13 +207,7 @@ export const Usage = named(
           externalUserId: nullable({}),
           userType: Type.String(),
           identifier: Type.String(),
-          requestCount,
-          currency,
-          feeWei,
-          networkFeeUsdMicros,
-          ownerChargeUsdMicros,
-          platformFeeUsdMicros,
-          ...retail,
+          ...sumFields,
         }),
       ),
     ),
@@ -233,12 +227,12 @@ export const Usage = named(
       ),
     ),
     byDay: Type.Optional(
-      Type.Array(Type.Object({ date, ...timeFields }), {
+      Type.Array(Type.Object({ date, ...sumFields }), {
         description: 'Every UTC day of the range.',
       }),
     ),
     byHour: Type.Optional(
-      Type.Array(Type.Object({ hour, ...timeFields }), {
+      Type.Array(Type.Object({ hour, ...sumFields }), {
         description: 'Every UTC hour of the range; the first and the last may be partial.',
       }),
     ),
