@@ -266,7 +266,7 @@ export const usersPayQuery = (clientId: string) =>
     },
   })
 
-/** Transactions of a user, whoever pays. They are read again with everything else about the user. */
+/** A user's transactions, in any billing mode. They are read again with the user's other data. */
 export const transactionsQuery = (user: UserRef) =>
   infiniteQueryOptions({
     queryKey: about(user, 'transactions'),

@@ -13,7 +13,7 @@ interface ModelFilterProps {
   readonly onEnd: (search: UsageSearch) => void
 }
 
-/** The pipeline and model that the view is filtered by, and the way back to all of them. */
+/** Shows the filter by pipeline and model, with a link that removes it. */
 export function ModelFilter({ search, onEnd }: ModelFilterProps): ReactNode {
   if (!isOfModel(search)) return null
   const { pipeline, model, page: _, ...rest } = search

@@ -89,7 +89,7 @@ describe.runIf(executablePath)('every view and page', () => {
     return left
   }
 
-  /** Expects the texts of the places as text, and nothing that any of them made. */
+  /** Expects each text to show literally, and no element that a text made. */
   async function expectTexts(page: Page, at: string, texts: readonly Place[]): Promise<void> {
     const read = async () => {
       const shown: string = await page.evaluate(readTexts)

@@ -60,7 +60,7 @@ interface FilterProps extends Place {
   readonly part: { readonly pipeline: string; readonly model?: string }
 }
 
-/** A pipeline or model, which leads to what was used of it in the range. */
+/** A link from a pipeline or model to Usage, filtered by it. */
 const Filter = ({ clientId, search, by, part }: FilterProps): ReactNode => (
   <Link to="/$clientId/usage" params={{ clientId }} search={{ ...search, ...part, by }}>
     <Name>{part.model ?? part.pipeline}</Name>

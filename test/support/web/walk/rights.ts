@@ -19,7 +19,7 @@ export interface Control {
 const list = (at: Omit<Control, 'name'>, ...names: Control['name'][]): Control[] =>
   names.map((name) => ({ ...at, name }))
 
-/** Controls of which those of a higher role are absent in the view. */
+/** Controls by role. A view lacks the controls of higher roles. */
 export const controls: readonly Control[] = [
   ...list({ view: 'overview', kind: 'link', least: 'admin' }, 'Audit log'),
   ...list(
