@@ -18,7 +18,7 @@ export interface StreamEnd {
 export interface StreamLag {
   /** Events that wait at the broker. */
   readonly events: bigint
-  /** Upper bound for the waiting time of the oldest event; null if unknown, 0 without a waiting event. */
+  /** Upper bound for the waiting time of the oldest event; null if unknown, 0 if none waits. */
   readonly seconds: number | null
   /** Whether events wait and none was booked for a minute. */
   readonly isStalled: boolean
